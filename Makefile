@@ -1,0 +1,50 @@
+# Two commands are enough: `make run` and `make test`. Both set up everything they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint types imports pytest test-slow docs format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+setup: $(READY) ## make .venv and install with the pinned versions
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "heroes needs Python 3.11 or newer; say make PYTHON=python3.11"; exit 1; }
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+run: setup ## train a Heroes federation on the bundled digits
+	@$(BIN)/heroes run digits
+
+test: lint types imports pytest ## lint, type-check, check the import rules, run the tests
+
+lint: setup ## ruff
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: setup ## mypy --strict
+	@$(BIN)/mypy
+
+imports: setup ## the import rules
+	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log 2>&1 || { cat $(VENV)/imports.log; exit 1; }
+	@tail -n 1 $(VENV)/imports.log
+
+pytest: setup ## the tests alone
+	@$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: setup ## the tests that take long
+	@$(BIN)/python -m pytest -n 2 -m slow
+
+docs: setup ## write the pages that are made from the code
+	@$(BIN)/python tools/config_page.py > docs/config.md
+
+format: setup ## lay the code out
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+clean: ## remove what make made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info

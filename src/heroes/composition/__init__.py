@@ -1,0 +1,1 @@
+"""Neural composition: a weight as a shared basis times coefficient blocks. Tensors in, tensors out."""

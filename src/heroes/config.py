@@ -1,0 +1,350 @@
+"""The typed configuration of a run: every key, its default, its range and what it means. The one place for defaults.
+
+A configuration is read from TOML and written back to TOML; what is written is enough to repeat the run. A wrong key or value
+gives one sentence that names the key, the value and what would be right. Nothing below `assemble` sees this module.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from heroes.errors import ConfigError, did_you_mean
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=1)]
+Range = tuple[Positive, Positive]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_a_word(cls, tree: Any) -> Any:
+        """TOML has no null: the word "none" unsets a key that may be unset. TOML's lists are our pairs."""
+        if not isinstance(tree, Mapping):
+            return tree
+        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+        plain = {key: None if value == "none" and key in optional else value for key, value in tree.items()}
+        return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+
+
+class FederationConfig(_Section):
+    """Who takes part, and when it is over: whichever limit comes first."""
+
+    clients: Whole = 40
+    """number of clients"""
+    cohort: Whole = 10
+    """clients that take part in each round"""
+    rounds: Whole = 40
+    """stop after this many rounds"""
+    time_budget: Positive | None = None
+    """stop after this many virtual seconds"""
+    traffic_budget: Positive | None = None
+    """stop after this many megabytes, both ways"""
+    target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
+    """stop when the complete model reaches this test accuracy (0 to 1)"""
+    target_loss: Positive | None = None
+    """stop when the clients' mean training loss falls to this"""
+
+    @model_validator(mode="after")
+    def _cohort_fits(self) -> Self:
+        if self.cohort > self.clients:
+            raise ValueError(
+                f"cohort is {self.cohort} but there are only {self.clients} clients; use a cohort of at most {self.clients}"
+            )
+        return self
+
+
+class DataConfig(_Section):
+    """What the clients learn from."""
+
+    name: str = "digits"
+    """the data set"""
+    partition: str = "gamma"
+    """how examples are shared out over clients"""
+    gamma: Annotated[float, Field(ge=0, le=100)] = 40.0
+    """for partition gamma: percent of a client's examples that come from its main class"""
+    alpha: Positive = 0.5
+    """for partition dirichlet: concentration; smaller is less even"""
+
+
+class ModelConfig(_Section):
+    """What is trained."""
+
+    name: str = "digits_cnn"
+    """the model"""
+    max_width: Annotated[int, Field(ge=1, le=64)] = 4
+    """P: the width of the complete model; 1 means that every client trains all of it"""
+    rank_ratio: Positive = 1.0
+    """rank of a basis, relative to the layer's outputs at width 1"""
+    norm: Literal["group", "none"] = "group"
+    """normalisation: one group per channel group, or none"""
+
+
+class TrainingConfig(_Section):
+    """How clients train."""
+
+    batch_size: Whole = 16
+    """examples in a mini-batch"""
+    learning_rate: Positive = 0.05
+    """step size of the first round"""
+    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """factor on the step size after every round"""
+    learning_rate_floor: NotNegative = 0.0
+    """the step size never falls below this"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """of SGD; starts from zero in every round"""
+    weight_decay: NotNegative = 0.0
+    """L2 penalty of SGD"""
+    clip: Positive | None = 2.0
+    """largest norm of a gradient; "none" for no limit"""
+    regulariser: NotNegative = 0.0
+    """weight of the orthogonality penalty on every basis"""
+    train_in: Literal["factors", "weights"] = "factors"
+    """what SGD moves: basis and coefficient, or the composed weights, decomposed afterwards"""
+    probes: Annotated[int, Field(ge=0, le=64)] = 2
+    """batches on which clients estimate L, sigma^2 and G^2, twice a round; 0 for no estimates, else at least 2"""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """where tensors live while training"""
+
+    @model_validator(mode="after")
+    def _variance_needs_two(self) -> Self:
+        if self.probes == 1:
+            raise ValueError("probes is 1 but a variance needs at least 2 batches; use 0 (no estimates) or 2 and more")
+        return self
+
+
+class HeroesConfig(_Section):
+    """The scheme: Heroes and its ablations."""
+
+    name: Literal["heroes"] = "heroes"
+    """the scheme"""
+    blocks: Literal["grid", "free", "nested"] = "grid"
+    """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the leading ones"""
+    adaptive_tau: bool = True
+    """whether clients get as many steps as let all finish together; if not, all do tau_first"""
+    pace: Literal["calibrated", "bound"] = "calibrated"
+    """the step count aimed at: the bound's formula scaled so that it starts at tau_first, or the literal formula"""
+    deadline: Literal["mean", "fastest"] = "mean"
+    """the length of a round: the average client does tau* steps, or the fastest client sets it"""
+    tau_first: Whole = 10
+    """local steps of everyone in the first round"""
+    tau_min: Whole = 2
+    """fewest local steps"""
+    tau_max: Whole = 50
+    """most local steps"""
+    rho: NotNegative | Literal["auto"] = "auto"
+    """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    threshold: Positive | None = None
+    """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
+
+    @model_validator(mode="after")
+    def _tau_in_order(self) -> Self:
+        if not self.tau_min <= self.tau_first <= self.tau_max:
+            raise ValueError(
+                f"tau_min, tau_first, tau_max are {self.tau_min}, {self.tau_first}, {self.tau_max}; "
+                "they must not decrease in this order"
+            )
+        return self
+
+
+class FleetConfig(_Section):
+    """The pretend world: devices and links."""
+
+    name: str = "boards"
+    """the kind of fleet"""
+    upload: Range | None = None
+    """range of upload speeds in Mb/s, instead of the fleet's own"""
+    download: Range | None = None
+    """range of download speeds in Mb/s, instead of the fleet's own"""
+    jitter: Annotated[float, Field(ge=0, le=0.5)] | None = None
+    """relative deviation of step times, instead of the fleet's own"""
+    count_download: bool = True
+    """whether the clock counts downloads"""
+
+    @model_validator(mode="after")
+    def _ranges_in_order(self) -> Self:
+        for name in ("upload", "download"):
+            pair = getattr(self, name)
+            if pair is not None and pair[0] > pair[1]:
+                raise ValueError(f"{name} is {list(pair)}; the first number must not be larger than the second")
+        return self
+
+
+class EvaluationConfig(_Section):
+    """When and how the model is tested."""
+
+    every: Whole = 1
+    """test the complete model every so many rounds"""
+    batch_size: Whole = 500
+    """examples at a time"""
+    every_width: bool = True
+    """at the end, also test every narrower width"""
+
+
+class EngineConfig(_Section):
+    """How tasks reach clients."""
+
+    name: Literal["in_process"] = "in_process"
+    """in_process: one after the other"""
+
+
+class Config(_Section):
+    """Everything about a run."""
+
+    task: str = "digits"
+    """what the run is called in lists and reports; a TOML file starts from the recipe of this name"""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """all randomness comes from it"""
+    federation: FederationConfig = FederationConfig()
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    strategy: HeroesConfig = HeroesConfig()
+    fleet: FleetConfig = FleetConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    engine: EngineConfig = EngineConfig()
+
+    def changed(self, settings: Mapping[str, Any]) -> Config:
+        """The same with some keys changed: `config.changed({"training.momentum": 0.5})`."""
+        tree = self.model_dump(mode="python")
+        for dotted, value in settings.items():
+            *sections, key = dotted.split(".")
+            branch = tree
+            for section in sections:
+                branch = branch.setdefault(section, {})
+                if not isinstance(branch, dict):
+                    raise ConfigError(f"unknown key {dotted!r}: {section!r} is not a section")
+            branch[key] = value
+        return parse(tree)
+
+
+def parse(tree: Mapping[str, Any]) -> Config:
+    """A configuration from nested plain values."""
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError("; ".join(_sentences(error.errors(), tree))) from None
+
+
+def load(path: Path, base: Mapping[str, Config]) -> Config:
+    """A configuration from a TOML file; keys it leaves out come from the base of its task."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no configuration file {str(path)!r}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read {str(path)!r} as TOML: {error}") from None
+    task = tree.get("task", "digits")
+    if isinstance(task, str) and task in base:
+        return parse(_merged(base[task].model_dump(mode="python"), tree))
+    return parse(tree)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`section.key=value` from the command line; the value is read as TOML, and as plain text where that fails.
+
+    >>> parse_setting("training.momentum=0.5"), parse_setting("strategy.blocks=free")
+    (('training.momentum', 0.5), ('strategy.blocks', 'free'))
+    """
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError(f"{text!r} is not a setting; write section.key=value, for example training.momentum=0.5")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as TOML, every key written out; one that is not set is "none"."""
+    tree = config.model_dump(mode="python")
+    lines = [f"{key} = {_toml(value)}" for key, value in tree.items() if not isinstance(value, dict)]
+    for section, values in tree.items():
+        if isinstance(values, dict):
+            lines += ["", f"[{section}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def keys() -> Iterator[tuple[str, Any, str]]:
+    """Every key with its default and what it means."""
+    for name, field in Config.model_fields.items():
+        default = field.default
+        if isinstance(default, _Section):
+            for key, inner in type(default).model_fields.items():
+                yield f"{name}.{key}", getattr(default, key), inner.description or ""
+        else:
+            yield name, default, field.description or ""
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return '"none"'
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        inner = merged.get(key)
+        merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _sentences(details: list[ErrorDetails], tree: Mapping[str, Any]) -> list[str]:
+    """For every wrong key what was wrong, with the value, and what would be right."""
+    wanted: dict[str, list[str]] = {}
+    for detail in details:
+        name = ".".join(str(part) for part in detail["loc"][:2])
+        wanted.setdefault(name, []).append(_wanted(detail, name))
+    first = "it should be "
+    return [
+        _said(name, tree) + ", or ".join([phrases[0], *(phrase.removeprefix(first) for phrase in phrases[1:])])
+        for name, phrases in wanted.items()
+    ]
+
+
+def _said(name: str, tree: Mapping[str, Any]) -> str:
+    """The beginning of the sentence: the key, and its value where it has one."""
+    section, _, key = name.partition(".")
+    known = [known for known, *_ in keys()]
+    if name not in known and name in Config.model_fields and isinstance(tree.get(name), Mapping):
+        return f"{name}: "
+    if name not in known and name not in Config.model_fields:
+        return f"unknown key {name!r}: "
+    value = tree[section][key] if key else tree[section]
+    return f"{name} is {list(value) if isinstance(value, tuple) else value!r}: "
+
+
+def _wanted(detail: ErrorDetails, name: str) -> str:
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        section, _, key = name.partition(".")
+        inside = [known.removeprefix(f"{section}.") for known, *_ in keys() if known.startswith(f"{section}.")]
+        return did_you_mean(key, inside) if key else did_you_mean(section, Config.model_fields)
+    if kind == "value_error":
+        return str(detail["ctx"]["error"])
+    if kind == "literal_error":
+        choices = detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        return did_you_mean(str(detail["input"]), choices) if len(choices) > 1 else f"it should be {choices[0]!r}"
+    if kind in ("missing", "too_long", "tuple_type"):
+        return "it should be two numbers, [low, high]"
+    if kind in ("model_type", "dict_type"):
+        return f"it should be a section, [{name}] with keys of its own"
+    return detail["msg"].replace("Input should be", "it should be", 1)

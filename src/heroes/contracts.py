@@ -1,0 +1,75 @@
+"""The ports of the house: a strategy decides, an engine carries tasks to clients, a clock tells what a round took.
+
+Anything with these methods plugs in; nothing here needs to be subclassed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from heroes.messages import (
+    Assignment,
+    Cohort,
+    Facts,
+    Floats,
+    Plan,
+    Selection,
+    ServerState,
+    Task,
+    Update,
+)
+from heroes.submodels import Cut
+
+M = TypeVar("M")
+
+
+class Strategy(Protocol[M]):
+    """A federated-learning scheme. It holds settings only; what it remembers lives in the state."""
+
+    def begin(self, seed: int) -> ServerState[M]:
+        """The state before the first round."""
+
+    def assign(self, state: ServerState[M], cohort: Cohort) -> Plan:
+        """Width, blocks and tau for every client of the cohort, in the cohort's order."""
+
+    def cut(self, selection: Selection) -> Cut:
+        """Where the tensors of a selection lie in the global tensors."""
+
+    def serve(self, width: int) -> Selection:
+        """The part of the global model to use as a model of this width."""
+
+    def aggregate(
+        self, state: ServerState[M], plan: Plan, answers: Iterable[tuple[Assignment, Update]]
+    ) -> tuple[ServerState[M], Facts]:
+        """The state after the round, from the answers in plan order, taken one at a time."""
+
+
+class Engine(Protocol):
+    """How tasks reach clients and updates come back."""
+
+    def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update]:
+        """Train every assignment; updates may come in any order, some may never come."""
+
+    def close(self) -> None:
+        """Give back whatever the engine holds."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a round took: T, and each client's own seconds in plan order."""
+
+    duration: float
+    finished: Floats
+
+    @property
+    def waiting(self) -> Floats:
+        return self.duration - self.finished
+
+
+class Clock(Protocol):
+    """Tells how long a round took."""
+
+    def elapse(self, plan: Sequence[Assignment]) -> Timing:
+        """The timing of a round that carried out this plan."""

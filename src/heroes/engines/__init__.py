@@ -1,0 +1,1 @@
+"""How tasks travel to clients. None imports another."""

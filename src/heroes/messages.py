@@ -1,0 +1,216 @@
+"""The nouns of a round: what the server knows, decides, sends, gets back and writes down. Frozen, no behaviour.
+
+    Cohort -> Plan of Assignments -> Task -> Update -> ServerState, RoundRecord
+
+Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and measurements (`Estimates`, `Facts`) are kept apart.
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Tensors = Mapping[str, "Tensor"]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of one round and their status, one array per property, all in the same order."""
+
+    clients: Integers
+    devices: tuple[str, ...]
+    speed: Floats  # FLOP/s of this round
+    upload: Floats  # bytes per second
+    download: Floats  # bytes per second
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which part of the global model: `width` channel groups, and the coefficient blocks laid into the width x width grid."""
+
+    width: int
+    groups: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Everything the server decided for one client in one round, as plain numbers."""
+
+    round: int
+    client: int
+    device: str
+    selection: Selection
+    tau: int
+    learning_rate: float
+    step_seconds: float  # mu: one local step
+    probe_seconds: float  # the gradients spent on the estimates
+    transfer_seconds: float  # nu: down and up
+    bytes_down: int
+    bytes_up: int
+    straggler: bool = False
+
+    @property
+    def compute_seconds(self) -> float:
+        return self.tau * self.step_seconds + self.probe_seconds
+
+    @property
+    def seconds(self) -> float:
+        return self.compute_seconds + self.transfer_seconds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The assignments of a round, and the reasoning behind them for the record."""
+
+    assignments: tuple[Assignment, ...]
+    tau_star: float | None = None  # the step count aimed at
+    rounds_left: int | None = None  # H
+    rule: str | None = None  # where H came from: threshold, time, rounds; or fixed
+    deadline: float | None = None  # the T aimed at
+    pace_scale: float | None = None  # the calibration constant in force
+    threshold_unreachable: bool = False  # the convergence threshold cannot be met with these estimates
+
+
+@dataclass(frozen=True)
+class Task:
+    """What travels to a client: its assignment, its slice of the model and the seed of its randomness."""
+
+    assignment: Assignment
+    tensors: Tensors
+    seed: int
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Properties of the loss around the current model: F, L, sigma^2 and G^2 of the convergence bound."""
+
+    loss: float
+    smoothness: float | None = None
+    variance: float | None = None
+    gradient: float | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """What comes back from a client."""
+
+    client: int
+    round: int
+    tensors: Tensors
+    samples: int
+    estimates: Estimates
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A client whose update does not count, and why."""
+
+    client: int
+    reason: str
+
+
+Memory = TypeVar("Memory")
+
+
+@dataclass(frozen=True)
+class ServerState(Generic[Memory]):
+    """All that the server remembers between rounds. `memory` belongs to the strategy and holds plain numbers only."""
+
+    round: int  # rounds done
+    tensors: Tensors
+    memory: Memory
+    seconds: float = 0.0  # virtual time spent
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a strategy wants written down about a round; a field that does not apply stays None."""
+
+    counters: tuple[int, ...] | None = None
+    counter_variance: float | None = None
+    estimates: Estimates | None = None
+    reducing_error: float | None = None  # beta^2, the largest alpha of the round
+    reducing_errors: tuple[float, ...] | None = None  # alpha of every assignment
+    bound: float | None = None
+    step_size_ok: bool | None = None
+
+
+@dataclass(frozen=True)
+class ClientRecord:
+    """One client's part in a round."""
+
+    client: int
+    device: str
+    width: int
+    groups: tuple[int, ...]
+    blocks: tuple[int, ...]
+    tau: int
+    compute_seconds: float
+    transfer_seconds: float
+    waiting: float
+    bytes_up: int
+    bytes_down: int
+    straggler: bool
+    loss: float | None
+    samples: int | None
+    reducing_error: float | None
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One line of `records.jsonl`. Numbers and names only; seconds are virtual, bytes are those on the wire."""
+
+    round: int
+    seconds: float  # virtual time at the end of the round
+    duration: float  # T: the slowest finisher
+    waiting: float  # W: mean over clients of T - T_n
+    bytes_up: int
+    bytes_down: int
+    traffic: int  # bytes both ways since the start
+    learning_rate: float
+    loss: float | None
+    tau_star: float | None
+    rounds_left: int | None
+    rule: str | None
+    deadline: float | None
+    threshold_unreachable: bool
+    facts: Facts
+    missing: tuple[Lost, ...]
+    clients: tuple[ClientRecord, ...]
+    accuracy: float | None = None  # of the complete model, when evaluated
+    test_loss: float | None = None
+    accuracy_by_width: Mapping[int, float] = field(default_factory=dict)  # in the last record
+    stopped: str | None = None  # why the run ended with this round
+
+
+def plain(value: Any) -> Any:
+    """A message as JSON-ready values: dataclasses become dicts, numbers that are not finite become None.
+
+    >>> plain(Lost(client=3, reason="loss is nan"))
+    {'client': 3, 'reason': 'loss is nan'}
+    """
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if np.isfinite(value) else None
+    return value

@@ -1,0 +1,24 @@
+"""A small convolutional network for 8x8 digits."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def build(width: int, channels: int = 8, classes: int = 10, norm: str = "group") -> nn.Module:
+    """Three 3x3 convolutions of `channels`, twice and twice as many per width, average pooling, one linear output."""
+    a, b = channels * width, 2 * channels * width
+
+    def block(inputs: int, outputs: int) -> list[nn.Module]:
+        normalise = [nn.GroupNorm(width, outputs)] if norm == "group" else []
+        return [nn.Conv2d(inputs, outputs, 3, padding=1), *normalise, nn.ReLU()]
+
+    return nn.Sequential(
+        *block(1, a),
+        *block(a, b),
+        nn.MaxPool2d(2),
+        *block(b, b),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(b * 4, classes),
+    )

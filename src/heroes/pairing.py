@@ -1,0 +1,73 @@
+"""Match what came back with what was planned. The one place that notices lost, unknown or broken updates.
+
+Updates are handed on in plan order whatever order they arrive in, so sums do not depend on the engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+
+from heroes.messages import Assignment, Lost, Update
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+class Pairing:
+    """Iterate once for (assignment, update) in plan order; then `lost` says who is missing and why, `answered` who is not."""
+
+    def __init__(self, plan: Sequence[Assignment], updates: Iterator[Update], expected: Callable[[Assignment], Shapes]) -> None:
+        self.plan = plan
+        self.updates = updates
+        self.expected = expected
+        self.lost: list[Lost] = []
+        self.answered: dict[int, tuple[int, float]] = {}  # client: samples, loss
+
+    def __iter__(self) -> Iterator[tuple[Assignment, Update]]:
+        place = {assignment.client: n for n, assignment in enumerate(self.plan)}
+        waiting: dict[int, Update | None] = {}
+        turn = 0
+        for update in self.updates:
+            n = place.get(update.client)
+            if n is None or n < turn or n in waiting:
+                self.lost.append(Lost(update.client, "unknown client" if n is None else "answered twice"))
+                continue
+            waiting[n] = self._checked(self.plan[n], update)
+            while turn in waiting:
+                yield from self._hand_on(turn, waiting.pop(turn))
+                turn += 1
+        for n in range(turn, len(self.plan)):
+            if n in waiting:
+                yield from self._hand_on(n, waiting[n])
+            else:
+                self.lost.append(Lost(self.plan[n].client, "no answer"))
+
+    def _hand_on(self, n: int, update: Update | None) -> Iterator[tuple[Assignment, Update]]:
+        if update is not None:
+            self.answered[update.client] = update.samples, update.estimates.loss
+            yield self.plan[n], update
+
+    def _checked(self, assignment: Assignment, update: Update) -> Update | None:
+        reason = fault(assignment, update, self.expected(assignment))
+        if reason is None:
+            return update
+        self.lost.append(Lost(update.client, reason))
+        return None
+
+
+def fault(assignment: Assignment, update: Update, expected: Shapes) -> str | None:
+    """Why an update must not enter the model, or None."""
+    if update.round != assignment.round:
+        return f"answers round {update.round} in round {assignment.round}"
+    if not math.isfinite(update.estimates.loss):
+        return f"loss is {update.estimates.loss}"
+    if update.tensors.keys() != expected.keys():
+        return f"tensor names differ: {sorted(update.tensors.keys() ^ expected.keys())[0]}"
+    for name, tensor in update.tensors.items():
+        if tuple(tensor.shape) != expected[name]:
+            return f"{name} has shape {tuple(tensor.shape)} instead of {expected[name]}"
+        if not bool(torch.isfinite(tensor).all()):
+            return f"{name} is not finite"
+    return None

@@ -1,0 +1,160 @@
+"""The spine: sample, assign, cut, train, pair, aggregate, record; again until it is time to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from heroes import seeds
+from heroes.contracts import Clock, Engine, Strategy, Timing
+from heroes.evaluation import Score
+from heroes.fleet.devices import Fleet
+from heroes.messages import Assignment, ClientRecord, Facts, Integers, Plan, RoundRecord, ServerState, Task
+from heroes.models.family import Family
+from heroes.pairing import Pairing
+from heroes.submodels import cut_out, cut_shapes
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When to stop: whichever comes first."""
+
+    rounds: int
+    seconds: float | None = None
+    traffic: int | None = None
+    accuracy: float | None = None
+    loss: float | None = None
+
+    def reason(self, record: RoundRecord) -> str | None:
+        """Why the run ends with this round, or None."""
+        if self.accuracy is not None and record.accuracy is not None and record.accuracy >= self.accuracy:
+            return "target accuracy"
+        if self.loss is not None and record.loss is not None and record.loss <= self.loss:
+            return "target loss"
+        if self.seconds is not None and record.seconds >= self.seconds:
+            return "time budget"
+        if self.traffic is not None and record.traffic >= self.traffic:
+            return "traffic budget"
+        return "rounds" if record.round >= self.rounds else None
+
+
+@dataclass(frozen=True)
+class Federation:
+    """All that takes part in a run: the three ports, the fleet, and how to score a state at a width."""
+
+    strategy: Strategy[Any]
+    engine: Engine
+    clock: Clock
+    fleet: Fleet
+    cohort: int
+    seed: int
+    score: Callable[[ServerState[Any], int], Score]
+    family: Family
+
+
+def sample(fleet: Fleet, cohort: int, seed: int, round_number: int) -> Integers:
+    """Who takes part: `cohort` clients, uniformly without replacement."""
+    rng = seeds.stream(seed, "sampling", round_number)
+    return np.sort(rng.choice(len(fleet), cohort, replace=False)).astype(np.int64)
+
+
+def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], RoundRecord]:
+    """One round, from who takes part to what is written down."""
+    number = state.round + 1
+    clients = f.fleet.status(sample(f.fleet, f.cohort, f.seed, number), number)  # who, and how fast today
+    plan = f.strategy.assign(state, clients)  # width, blocks, tau for each
+    updates = f.engine.run(plan.assignments, lambda a: make_task(f, state, a))  # local training happens behind this line
+    answers = Pairing(plan.assignments, updates, lambda a: cut_shapes(state.tensors, f.strategy.cut(a.selection)))
+    after, facts = f.strategy.aggregate(state, plan, answers)
+    return record(after, plan, answers, facts, f.clock.elapse(plan.assignments))
+
+
+def make_task(f: Federation, state: ServerState[M], assignment: Assignment) -> Task:
+    """Cut the client's slice out of the global model."""
+    tensors = cut_out(state.tensors, f.strategy.cut(assignment.selection))
+    return Task(assignment, tensors, seeds.client(f.seed, assignment.round, assignment.client))
+
+
+def record(
+    state: ServerState[M], plan: Plan, answers: Pairing, facts: Facts, timing: Timing
+) -> tuple[ServerState[M], RoundRecord]:
+    """Add the round's time and traffic to the state, and write the round down."""
+    up = sum(a.bytes_up for a in plan.assignments)
+    down = sum(a.bytes_down for a in plan.assignments)
+    state = replace(
+        state,
+        seconds=state.seconds + timing.duration,
+        bytes_up=state.bytes_up + up,
+        bytes_down=state.bytes_down + down,
+    )
+    losses = [loss for _, loss in answers.answered.values()]
+    return state, RoundRecord(
+        round=state.round,
+        seconds=state.seconds,
+        duration=timing.duration,
+        waiting=float(timing.waiting.mean()),
+        bytes_up=up,
+        bytes_down=down,
+        traffic=state.bytes_up + state.bytes_down,
+        learning_rate=plan.assignments[0].learning_rate,
+        loss=float(np.mean(losses)) if losses else None,
+        tau_star=plan.tau_star,
+        rounds_left=plan.rounds_left,
+        rule=plan.rule,
+        deadline=plan.deadline,
+        threshold_unreachable=plan.threshold_unreachable,
+        facts=replace(facts, reducing_errors=None),  # each client's stands with the client
+        missing=tuple(answers.lost),
+        clients=tuple(_client(n, a, answers, facts, timing) for n, a in enumerate(plan.assignments)),
+    )
+
+
+def _client(n: int, a: Assignment, answers: Pairing, facts: Facts, timing: Timing) -> ClientRecord:
+    samples, loss = answers.answered.get(a.client, (None, None))
+    return ClientRecord(
+        client=a.client,
+        device=a.device,
+        width=a.selection.width,
+        groups=a.selection.groups,
+        blocks=a.selection.blocks,
+        tau=a.tau,
+        compute_seconds=a.compute_seconds,
+        transfer_seconds=a.transfer_seconds,
+        waiting=float(timing.waiting[n]),
+        bytes_up=a.bytes_up,
+        bytes_down=a.bytes_down,
+        straggler=a.straggler,
+        loss=loss,
+        samples=samples,
+        reducing_error=facts.reducing_errors[n] if facts.reducing_errors else None,
+    )
+
+
+def run(
+    f: Federation, stop: Stop, *, evaluate_every: int = 1, every_width: bool = True
+) -> Iterator[tuple[ServerState[Any], RoundRecord]]:
+    """Rounds until it is time to stop. The last record says why and holds the accuracy of every width."""
+    state = f.strategy.begin(seeds.number(f.seed, "model"))
+    while True:
+        state, entry = run_round(f, state)
+        if entry.round % evaluate_every == 0:
+            entry = _scored(f, state, entry)
+        reason = stop.reason(entry)
+        if reason is not None:
+            entry = entry if entry.accuracy is not None else _scored(f, state, entry)
+            widths = range(1, f.family.max_width + 1) if every_width else ()
+            by_width = {width: f.score(state, width).accuracy for width in widths}
+            entry = replace(entry, stopped=reason, accuracy_by_width=by_width)
+        yield state, entry
+        if reason is not None:
+            return
+
+
+def _scored(f: Federation, state: ServerState[Any], entry: RoundRecord) -> RoundRecord:
+    score = f.score(state, f.family.max_width)
+    return replace(entry, accuracy=score.accuracy, test_loss=score.loss)

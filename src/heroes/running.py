@@ -1,0 +1,102 @@
+"""Run a federation from a configuration, and hold what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from heroes import rounds
+from heroes.assemble import assemble, federated, stop_rule
+from heroes.config import Config, to_toml
+from heroes.data import Examples, FederatedData
+from heroes.messages import RoundRecord, ServerState, plain
+from heroes.models.family import Build
+from heroes.report.summary import Summary
+from heroes.rounds import Federation
+from heroes.run_folder import RunFolder
+from heroes.submodels import cut_out
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its configuration, its records, the last state, and the folder it wrote, if any."""
+
+    config: Config
+    records: tuple[RoundRecord, ...]
+    state: ServerState[Any]
+    federation: Federation
+    folder: Path | None = None
+
+    def summary(self) -> Summary:
+        """The run in a dozen numbers."""
+        return Summary.of([plain(record) for record in self.records])
+
+    def model(self, width: int | None = None) -> nn.Module:
+        """The trained model at a width (the complete one by default): a plain module, ready to use or to send to a device."""
+        strategy = self.federation.strategy
+        wanted = width or self.federation.family.max_width
+        tensors = cut_out(self.state.tensors, strategy.cut(strategy.serve(wanted)))
+        local = self.federation.family.dense(wanted)
+        local.load(self.federation.family.plain_weights(tensors))
+        return local.module.eval()
+
+
+def run(
+    config: Config,
+    *,
+    model: Build | None = None,
+    data: FederatedData | tuple[Examples, Examples] | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    on_round: Callable[[RoundRecord], None] | None = None,
+) -> Run:
+    """Train a federation.
+
+    `model` is your own `build(width) -> nn.Module`; `data` your own (train, test) examples, shared out as the configuration says,
+    or `FederatedData` with shares of your own. With `out`, everything is written there as it happens.
+    """
+    config = _named_honestly(config, model, data)
+    if isinstance(data, tuple):
+        data = federated(config, *data)
+    federation = assemble(config, model, data)
+    folder = RunFolder(Path(out), to_toml(config), overwrite=overwrite) if out is not None else None
+    try:
+        state, records = _train(federation, config, folder, on_round)
+    finally:
+        federation.engine.close()
+        if folder is not None:
+            folder.close()
+    return Run(config, records, state, federation, folder.path if folder else None)
+
+
+def _train(
+    federation: Federation, config: Config, folder: RunFolder | None, on_round: Callable[[RoundRecord], None] | None
+) -> tuple[ServerState[Any], tuple[RoundRecord, ...]]:
+    records: list[RoundRecord] = []
+    state: ServerState[Any] | None = None
+    steps = rounds.run(
+        federation, stop_rule(config), evaluate_every=config.evaluation.every, every_width=config.evaluation.every_width
+    )
+    try:
+        for step in steps:
+            state, record = step
+            records.append(record)
+            if folder is not None:
+                folder.append(record)
+            if on_round is not None:
+                on_round(record)
+    finally:
+        if folder is not None and state is not None:
+            folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
+    assert state is not None
+    return state, tuple(records)
+
+
+def _named_honestly(config: Config, model: Build | None, data: object) -> Config:
+    """A run with the user's own parts says so, since its configuration alone cannot repeat it."""
+    own = {key: "own" for key, part in (("model.name", model), ("data.name", data)) if part is not None}
+    return config.changed(own) if own else config

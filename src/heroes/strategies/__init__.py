@@ -1,0 +1,1 @@
+"""The schemes, one per file. None imports another; they share the cut, the overlay and the pacing arithmetic."""

@@ -1,0 +1,245 @@
+"""Heroes: enhanced neural composition with adaptive local updates.
+
+Each client gets the widest slice whose step it can afford, the least trained blocks of it, and as many local steps as let
+everyone finish together while the blocks stay evenly trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from heroes.composition.blocks import add_steps, choose, evening_tau, grid_selection
+from heroes.fleet.costs import Costs
+from heroes.messages import (
+    Assignment,
+    Cohort,
+    Estimates,
+    Facts,
+    Floats,
+    Integers,
+    Plan,
+    Selection,
+    ServerState,
+    Tensors,
+    Update,
+)
+from heroes.models.family import Family
+from heroes.pacing import (
+    Deadline,
+    Goal,
+    Intervals,
+    Limits,
+    Pace,
+    affordable_widths,
+    bound,
+    fastest_deadline,
+    mean_deadline,
+    pace,
+    step_intervals,
+)
+from heroes.schedule import LearningRate
+from heroes.submodels import Cut, overlay_mean
+
+
+@dataclass(frozen=True)
+class HeroesMemory:
+    """What Heroes remembers: steps per block, the estimates, the calibration constant of the pace, the last reducing error."""
+
+    counters: tuple[int, ...]
+    estimates: Estimates | None = None
+    pace_scale: float | None = None
+    reducing_error: float = 0.0
+
+
+State = ServerState[HeroesMemory]
+
+
+@dataclass(frozen=True)
+class Heroes:
+    """The scheme's settings. `step_limit` is mu_max in seconds; `rho` is in seconds, None means a tenth of the round."""
+
+    family: Family
+    costs: Costs
+    learning_rate: LearningRate
+    rounds: int
+    step_limit: float
+    limits: Limits
+    blocks: str = "grid"
+    adaptive_tau: bool = True
+    pace: str = "calibrated"
+    deadline: str = "mean"
+    rho: float | None = None
+    threshold: float | None = None
+    time_budget: float | None = None
+    probes: int = 2
+    count_download: bool = True
+
+    def begin(self, seed: int) -> State:
+        """Fresh factors, no block trained."""
+        return ServerState(0, self.family.initial(seed), HeroesMemory((0,) * self.family.max_width**2))
+
+    def cut(self, selection: Selection) -> Cut:
+        """All of every basis, the chosen blocks, the chosen groups."""
+        return self.family.cut(selection)
+
+    def serve(self, width: int) -> Selection:
+        """The leading groups and the blocks that join them."""
+        return grid_selection(tuple(range(width)), self.family.max_width)
+
+    def assign(self, state: State, cohort: Cohort) -> Plan:
+        """Width by what the device affords, then T, then blocks and tau client by client."""
+        load = self._load(cohort)
+        eta = self.learning_rate.at(state.round)
+        if state.round == 0 or not self.adaptive_tau:
+            fixed = np.full(len(cohort), self.limits.tau_first)
+            nobody = np.zeros(len(cohort), dtype=bool)
+            plan = Plan(
+                (), float(self.limits.tau_first), max(1, self.rounds - state.round), "fixed", None, state.memory.pace_scale
+            )
+            return self._serve_all(plan, state, cohort, load, eta, Intervals(fixed, fixed, nobody))
+        chosen, deadline = self._set_deadline(state, load, eta)
+        limits = self.limits
+        rho = deadline.seconds / 10 if self.rho is None else self.rho
+        intervals = step_intervals(load.mu, load.nu, deadline.seconds, rho, limits.tau_min, limits.tau_max)
+        if deadline.setter is not None and deadline.setter_tau is not None:
+            intervals.low[deadline.setter] = intervals.high[deadline.setter] = deadline.setter_tau
+        plan = Plan((), chosen.tau, chosen.rounds, chosen.rule, deadline.seconds, chosen.scale, chosen.threshold_unreachable)
+        return self._serve_all(plan, state, cohort, load, eta, intervals)
+
+    def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
+        """Means over holders; counters and estimates from those who really answered."""
+        energy = self._block_energy(state.tensors)
+        alphas = tuple(float(energy.sum() - energy[list(a.selection.blocks)].sum()) for a in plan.assignments)
+        seen = _Seen(np.array(state.memory.counters, dtype=np.int64), [])
+        tensors = overlay_mean(state.tensors, self._parts(answers, seen))
+        estimates = mean_estimates(seen.estimates, state.memory.estimates)
+        memory = HeroesMemory(tuple(seen.counters.tolist()), estimates, plan.pace_scale, max(alphas, default=0.0))
+        after = replace(state, round=state.round + 1, tensors=tensors, memory=memory)
+        return after, self._facts(memory, plan, alphas)
+
+    def _parts(self, answers: Iterable[tuple[Assignment, Update]], seen: _Seen) -> Iterator[tuple[Cut, Tensors]]:
+        for assignment, update in answers:
+            seen.counters = add_steps(seen.counters, assignment.selection.blocks, assignment.tau)
+            seen.estimates.append(update.estimates)
+            yield self.cut(assignment.selection), update.tensors
+
+    def _load(self, cohort: Cohort) -> _Load:
+        widths = affordable_widths(self.costs.step_flops, cohort.speed, self.step_limit)
+        up, down = self.costs.bytes_up[widths - 1], self.costs.bytes_down[widths - 1]
+        transfer = up / cohort.upload + (down / cohort.download if self.count_download else 0.0)
+        probing = 2 * self.probes * self.costs.probe_flops[widths - 1] / cohort.speed
+        mu = self.costs.step_flops[widths - 1] / cohort.speed
+        return _Load(widths, mu, transfer + probing, transfer, probing, up, down)
+
+    def _set_deadline(self, state: State, load: _Load, eta: float) -> tuple[Pace, Deadline]:
+        """The pace aimed at and when the round should end."""
+        limits = self.limits
+        if self.deadline == "mean":
+            chosen = self._pace(state, eta, float(load.mu.mean()), float(load.nu.mean()))
+            seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
+            return chosen, Deadline(seconds)
+        paces = [self._pace(state, eta, float(m), float(n)) for m, n in zip(load.mu, load.nu, strict=True)]
+        deadline = fastest_deadline(load.mu, load.nu, paces)
+        assert deadline.setter is not None
+        return paces[deadline.setter], deadline
+
+    def _pace(self, state: State, eta: float, mu: float, nu: float) -> Pace:
+        seconds_left = None if self.time_budget is None else max(0.0, self.time_budget - state.seconds)
+        return pace(
+            state.memory.estimates,
+            Goal(self.rounds - state.round, self.threshold, seconds_left),
+            self.limits,
+            learning_rate=eta,
+            mu=mu,
+            nu=nu,
+            reducing_error=state.memory.reducing_error,
+            calibrated=self.pace == "calibrated",
+            scale=state.memory.pace_scale,
+        )
+
+    def _serve_all(self, plan: Plan, state: State, cohort: Cohort, load: _Load, eta: float, intervals: Intervals) -> Plan:
+        """Clients in order: blocks first, then the tau that evens the counters out."""
+        counters = np.array(state.memory.counters, dtype=np.int64)
+        assignments = []
+        for n, client in enumerate(cohort.clients.tolist()):
+            selection = choose(self.blocks, counters, int(load.widths[n]))
+            tau = evening_tau(counters, selection.blocks, int(intervals.low[n]), int(intervals.high[n]))
+            counters = add_steps(counters, selection.blocks, tau)
+            assignments.append(
+                Assignment(
+                    round=state.round + 1,
+                    client=client,
+                    device=cohort.devices[n],
+                    selection=selection,
+                    tau=tau,
+                    learning_rate=eta,
+                    step_seconds=float(load.mu[n]),
+                    probe_seconds=float(load.probing[n]),
+                    transfer_seconds=float(load.transfer[n]),
+                    bytes_down=int(load.down[n]),
+                    bytes_up=int(load.up[n]),
+                    straggler=bool(intervals.straggler[n]),
+                )
+            )
+        return replace(plan, assignments=tuple(assignments))
+
+    def _block_energy(self, tensors: Tensors) -> Floats:
+        """Squared norm of every coefficient block, over all layers."""
+        energy = torch.zeros(self.family.max_width**2, dtype=torch.float64)
+        for p in self.family.parameters:
+            if p.layout is not None:
+                energy += tensors[p.coefficient].double().square().sum(dim=(1, 2))
+        return energy.numpy()
+
+    def _facts(self, memory: HeroesMemory, plan: Plan, alphas: tuple[float, ...]) -> Facts:
+        tau = max(a.tau for a in plan.assignments)
+        eta = plan.assignments[0].learning_rate
+        estimates = memory.estimates
+        smoothness = estimates.smoothness if estimates else None
+        return Facts(
+            counters=memory.counters,
+            counter_variance=float(np.var(memory.counters)),
+            estimates=estimates,
+            reducing_error=memory.reducing_error,
+            reducing_errors=alphas,
+            bound=bound(estimates, plan.rounds_left or 1, tau, eta, memory.reducing_error) if estimates else None,
+            step_size_ok=None if smoothness is None else eta * 6 * smoothness * tau <= 1,
+        )
+
+
+@dataclass(frozen=True)
+class _Load:
+    """What the round costs each client: `nu` is all that does not depend on tau, transfer and probing together."""
+
+    widths: Integers
+    mu: Floats
+    nu: Floats
+    transfer: Floats
+    probing: Floats
+    up: Integers
+    down: Integers
+
+
+@dataclass
+class _Seen:
+    """What was noted while answers streamed by."""
+
+    counters: Integers
+    estimates: list[Estimates]
+
+
+def mean_estimates(seen: list[Estimates], before: Estimates | None) -> Estimates | None:
+    """Plain means over clients; an estimate that no client could give keeps its last value."""
+
+    def mean(name: str) -> float | None:
+        values = [v for e in seen if (v := getattr(e, name)) is not None and np.isfinite(v) and v >= 0]
+        if values:
+            return float(np.mean(values))
+        return getattr(before, name) if before is not None else None
+
+    loss = mean("loss")
+    return None if loss is None else Estimates(loss, mean("smoothness"), mean("variance"), mean("gradient"))

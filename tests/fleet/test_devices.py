@@ -1,0 +1,124 @@
+"""Devices and links: a few arrays, drawn anew from the seed and the round."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heroes.fleet.clock import FixedClock, VirtualClock
+from heroes.fleet.devices import FLEETS, MEGABIT, Device, Fleet, FleetKind
+from heroes.rounds import sample
+
+
+def same(one, two):
+    return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("speed", "upload", "download"))
+
+
+def test_the_status_depends_on_seed_and_round_only():
+    everyone = np.arange(30)
+    fleet = Fleet(FLEETS["paper"], 30, seed=1)
+    first = fleet.status(everyone, 900)
+    for number in range(1, 10):
+        assert not same(fleet.status(everyone, number), first)
+    assert same(fleet.status(everyone, 900), first)
+    assert same(Fleet(FLEETS["paper"], 30, seed=1).status(everyone, 900), first)
+    assert not same(Fleet(FLEETS["paper"], 30, seed=2).status(everyone, 900), first)
+
+
+def test_a_client_keeps_its_device():
+    fleet = Fleet(FLEETS["paper"], 40, seed=1)
+    clients = np.array([3, 17, 39])
+    assert fleet.status(clients, 1).devices == fleet.status(clients, 2).devices
+    assert Fleet(FLEETS["paper"], 40, seed=2).device_of.tolist() != fleet.device_of.tolist()
+
+
+def test_the_status_is_in_the_order_of_the_clients():
+    fleet = Fleet(FLEETS["paper"], 40, seed=1)
+    names = [device.name for device in FLEETS["paper"].devices]
+    cohort = fleet.status(np.array([39, 0, 5]), 1)
+    assert cohort.clients.tolist() == [39, 0, 5]
+    assert list(cohort.devices) == [names[fleet.device_of[client]] for client in (39, 0, 5)]
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=5).filter(lambda s: sum(s) > 0.1), st.integers(1, 300))
+def test_device_classes_have_their_shares_up_to_whole_clients(shares, clients):
+    kind = FleetKind("", tuple(Device(f"d{n}", 1e9, share) for n, share in enumerate(shares)))
+    counts = np.bincount(Fleet(kind, clients, seed=3).device_of, minlength=len(shares))
+    wanted = np.array(shares) / sum(shares) * clients
+    assert counts.sum() == clients
+    assert np.abs(counts - wanted).max() <= 1.0 + 1e-9
+
+
+def test_the_papers_fleet_has_a_quarter_of_each_device_at_ten_to_forty_gigaflops():
+    fleet = Fleet(FLEETS["paper"], 100, seed=0)
+    assert np.bincount(fleet.device_of).tolist() == [25, 25, 25, 25]
+    assert fleet.flops.tolist() == [10e9, 20e9, 30e9, 40e9]
+    assert (fleet.fastest, len(fleet)) == (40e9, 100)
+
+
+def test_links_are_spread_evenly_over_their_ranges():
+    fleet = Fleet(FLEETS["paper"], 4000, seed=0)
+    cohort = fleet.status(np.arange(4000), 1)
+    for found, (low, high) in ((cohort.upload, (1, 5)), (cohort.download, (10, 20))):
+        megabits = found / MEGABIT
+        assert low <= megabits.min() < low + 0.05
+        assert high - 0.05 < megabits.max() <= high
+        assert megabits.mean() == pytest.approx((low + high) / 2, rel=0.03)
+    assert abs(np.corrcoef(cohort.upload, cohort.download)[0, 1]) < 0.08
+
+
+def test_a_megabit_is_125000_bytes():
+    assert MEGABIT == 125_000
+
+
+def test_step_times_deviate_by_a_tenth():
+    fleet = Fleet(FLEETS["paper"], 4000, seed=0)
+    times = fleet.flops[fleet.device_of] / fleet.status(np.arange(4000), 1).speed
+    assert times.mean() == pytest.approx(1.0, abs=0.01)
+    assert times.std() == pytest.approx(0.1, rel=0.05)
+
+
+def test_speeds_are_positive_and_finite_however_much_they_vary():
+    kind = FleetKind("", (Device("wild", 1e9),), jitter=2.0)
+    speed = Fleet(kind, 2000, seed=0).status(np.arange(2000), 1).speed
+    assert (speed > 0).all()
+    assert speed.max() <= 10e9
+
+
+def test_equal_devices_do_not_vary():
+    cohort = Fleet(FLEETS["equal"], 9, seed=0).status(np.arange(9), 4)
+    assert set(cohort.speed) == {30e9}
+    assert set(cohort.upload) == {3 * MEGABIT}
+    assert set(cohort.download) == {15 * MEGABIT}
+
+
+def test_a_million_clients_are_a_few_arrays():
+    tracemalloc.start()
+    began = time.perf_counter()
+    fleet = Fleet(FLEETS["paper"], 1_000_000, seed=0)
+    for number in range(1, 4):
+        fleet.status(sample(fleet, 10, 0, number), number)
+    took = time.perf_counter() - began
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 4e6
+    assert peak < 100e6
+    assert took < 5.0
+
+
+def test_a_round_lasts_as_long_as_its_slowest_client(world):
+    plan = [world.assignment(0, tau=1), world.assignment(1, tau=3)]
+    timing = VirtualClock().elapse(plan)
+    assert timing.duration == 11.0  # 3 steps of 2 s, 1 s of probes, 4 s of transfer
+    assert timing.finished.tolist() == [7.0, 11.0]
+    assert timing.waiting.tolist() == [4.0, 0.0]
+
+
+def test_the_fixed_clock_says_the_same_for_all(world):
+    timing = FixedClock(2.5).elapse([world.assignment(0), world.assignment(1)])
+    assert (timing.duration, timing.waiting.tolist()) == (2.5, [0.0, 0.0])

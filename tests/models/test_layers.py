@@ -1,0 +1,180 @@
+"""A composed layer equals the dense layer with its weight: forward and backward, at every width, on both paths."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heroes.composition.compose import Layout, compose
+from heroes.models.family import Family
+from heroes.models.layers import COMPOSE, FACTORED, ComposedConv2d, ComposedLinear, cheaper_path, stacked, stacked_parts
+
+WIDTHS = [1, 2, 3, 4]
+PATHS = [COMPOSE, FACTORED]
+I, O, R = 3, 2, 4  # noqa: E741
+
+
+def factors(layout: Layout, width: int) -> tuple[nn.Parameter, nn.Parameter]:
+    generator = torch.Generator().manual_seed(width)
+    basis = torch.randn(layout.basis_rows, R, generator=generator, dtype=torch.float64)
+    coefficient = torch.randn(width**2, R, layout.outputs, generator=generator, dtype=torch.float64)
+    return nn.Parameter(basis), nn.Parameter(coefficient)
+
+
+def assert_equals_dense(composed: ComposedConv2d | ComposedLinear, dense: nn.Module, x: Tensor) -> None:
+    """Outputs, input gradients, bias gradients; factor gradients against autograd through compose."""
+    twin = copy.deepcopy(dense)
+    with torch.no_grad():
+        twin.weight.copy_(composed.weight())
+    x_dense, x_composed = (x.clone().requires_grad_() for _ in range(2))
+    expected, got = twin(x_dense), composed(x_composed)
+    torch.testing.assert_close(got, expected)
+    pull = torch.randn(expected.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+    expected.backward(pull)
+    got.backward(pull)
+    torch.testing.assert_close(x_composed.grad, x_dense.grad)
+    if twin.bias is not None:
+        torch.testing.assert_close(composed.bias.grad, twin.bias.grad)
+    assert_factor_gradients(composed, twin.weight.grad)
+
+
+def assert_factor_gradients(composed: ComposedConv2d | ComposedLinear, weight_gradient: Tensor) -> None:
+    basis, coefficient = (f.detach().requires_grad_() for f in (composed.basis, composed.coefficient))
+    compose(basis, coefficient, composed.layout).backward(weight_gradient)
+    torch.testing.assert_close(composed.basis.grad, basis.grad)
+    torch.testing.assert_close(composed.coefficient.grad, coefficient.grad)
+
+
+CONVOLUTIONS = {
+    "plain": dict(kernel_size=3),
+    "strided": dict(kernel_size=3, stride=2, padding=1),
+    "dilated": dict(kernel_size=3, dilation=2, padding=2, bias=False),
+    "oblong": dict(kernel_size=(3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 1)),
+    "same": dict(kernel_size=(3, 2), padding="same"),
+    "same reflected": dict(kernel_size=(2, 3), padding="same", padding_mode="reflect"),
+    "reflect": dict(kernel_size=3, padding=(2, 1), padding_mode="reflect", bias=False),
+    "circular": dict(kernel_size=3, padding=1, padding_mode="circular", stride=2),
+    "one by one": dict(kernel_size=1),
+}
+
+
+@pytest.mark.parametrize("settings", CONVOLUTIONS.values(), ids=CONVOLUTIONS.keys())
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # torch's remark on speed
+def test_composed_conv2d_equals_the_dense_convolution(width: int, path: str, settings: dict[str, object]) -> None:
+    dense = nn.Conv2d(I * width, O * width, dtype=torch.float64, **settings)
+    layout = Layout(O, I, dense.kernel_size)
+    x = torch.randn(2, I * width, 8, 7, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    assert_equals_dense(ComposedConv2d(dense, layout, *factors(layout, width), path), dense, x)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_composed_conv2d_takes_an_image_without_a_batch_axis(path: str) -> None:
+    dense, layout = nn.Conv2d(2 * I, 2 * O, 3, dtype=torch.float64), Layout(O, I, (3, 3))
+    composed = ComposedConv2d(dense, layout, *factors(layout, 2), path)
+    x = torch.randn(2 * I, 5, 5, dtype=torch.float64)
+    torch.testing.assert_close(composed(x), composed(x[None])[0])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("leading", [(), (5,), (2, 3)], ids=str)
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_composed_linear_equals_the_dense_layer(width: int, path: str, leading: tuple[int, ...], bias: bool) -> None:
+    dense, layout = nn.Linear(I * width, O * width, bias=bias, dtype=torch.float64), Layout(O, I)
+    x = torch.randn(*leading, I * width, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    assert_equals_dense(ComposedLinear(dense, layout, *factors(layout, width), path), dense, x)
+
+
+@pytest.mark.parametrize("layout", [Layout(64, 32, (3, 3)), Layout(64, 64), Layout(128, 128, (3, 3))], ids=str)
+def test_the_cheaper_path_composes_at_width_one_and_factors_at_width_four(layout: Layout) -> None:
+    rank = layout.rank(1.0, 4)
+    assert cheaper_path(layout, rank, 1) == COMPOSE
+    assert cheaper_path(layout, rank, 4) == FACTORED
+
+
+def test_the_cheaper_path_by_hand() -> None:
+    # dense 4*4 * 2*3 = 96; factored 3*R*4 + 16*R*2 = 44 R: 88 at rank 2, 132 at rank 3
+    assert cheaper_path(Layout(2, 3), 2, 4) == FACTORED
+    assert cheaper_path(Layout(2, 3), 3, 4) == COMPOSE
+
+
+def test_stacked_weights_are_always_composed() -> None:
+    assert cheaper_path(Layout(64, 64), 8, 4) == FACTORED
+    assert cheaper_path(Layout(64, 64, output_parts=2), 8, 4) == COMPOSE
+    assert cheaper_path(Layout(64, 64, input_parts=2), 8, 4) == COMPOSE
+
+
+def test_stacked_parts_of_torchs_own_layers() -> None:
+    lstm = nn.LSTM(4, 4, num_layers=2, bidirectional=True, proj_size=2)
+    assert stacked_parts(lstm, "weight_ih_l0") == (4, 1)
+    assert stacked_parts(lstm, "weight_ih_l1_reverse") == (4, 2)
+    assert stacked_parts(lstm, "weight_hh_l1") == (4, 1)
+    assert stacked_parts(lstm, "weight_hr_l0") == (1, 1)
+    assert stacked_parts(nn.GRU(4, 4), "bias_ih_l0") == (3, 1)
+    assert stacked_parts(nn.RNN(4, 4), "weight_hh_l0") == (1, 1)
+    assert stacked_parts(nn.MultiheadAttention(4, 2), "in_proj_bias") == (3, 1)
+    assert stacked_parts(nn.Linear(4, 4), "weight") == (1, 1)
+    assert stacked_parts(stacked(nn.Linear(4, 12), outputs=3, inputs=2), "weight") == (3, 2)
+
+
+def double(module: nn.Module) -> nn.Module:
+    return module.double().train()
+
+
+RECURRENT = {
+    "one layer": dict(num_layers=1),
+    "two layers": dict(num_layers=2, batch_first=True),
+    "bidirectional": dict(num_layers=2, bidirectional=True),
+    "no bias": dict(num_layers=1, bias=False, bidirectional=True, batch_first=True),
+}
+
+
+@pytest.mark.parametrize("settings", RECURRENT.values(), ids=RECURRENT.keys())
+@pytest.mark.parametrize("layer", [nn.RNN, nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_composed_recurrent_layer_equals_the_dense_one(
+    width: int, layer: Callable[..., nn.Module], settings: dict[str, object]
+) -> None:
+    family = Family(lambda w: layer(2 * w, 3 * w, **settings), width)
+    composed, dense = family.composed(width), family.dense(width)
+    double(composed.module), double(dense.module)
+    composed.load({name: value.double() for name, value in family.initial(seed=1).items()})
+    dense.load(family.plain_weights(composed.read()))
+    x = torch.randn(4, 3, 2 * width, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    outputs = [local.module(i)[0] for local, i in zip((composed, dense), inputs, strict=True)]
+    torch.testing.assert_close(*outputs)
+    for output in outputs:
+        output.square().sum().backward()
+    torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
+    assert_gradients_agree(family, composed.parameters, dense.parameters)
+
+
+def assert_gradients_agree(family: Family, composed: dict[str, nn.Parameter], dense: dict[str, nn.Parameter]) -> None:
+    """Every composed parameter's gradient against autograd through compose, from the dense weight's gradient."""
+    for p in family.parameters:
+        if p.layout is None:
+            torch.testing.assert_close(composed[p.name].grad, dense[p.name].grad)
+            continue
+        basis, coefficient = (composed[name].detach().requires_grad_() for name in (p.basis, p.coefficient))
+        compose(basis, coefficient, p.layout).backward(dense[p.name].grad)
+        torch.testing.assert_close(composed[p.basis].grad, basis.grad)
+        torch.testing.assert_close(composed[p.coefficient].grad, coefficient.grad)
+
+
+def test_a_composed_recurrent_layer_follows_its_factors_and_survives_a_copy() -> None:
+    family = Family(lambda w: nn.GRU(2 * w, 2 * w), 2)
+    local = family.composed(2)
+    local.load(family.initial(0))
+    x = torch.randn(3, 1, 4, generator=torch.Generator().manual_seed(0))
+    twin = copy.deepcopy(local.module)
+    before = local.module(x)[0]
+    assert torch.equal(twin(x)[0], before)
+    with torch.no_grad():
+        local.parameters["weight_hh_l0.coefficient"].mul_(2)
+    assert not torch.allclose(local.module(x)[0], before)
+    assert torch.equal(twin(x)[0], before)

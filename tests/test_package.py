@@ -1,0 +1,105 @@
+"""The package as its users import it."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import heroes
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_every_public_name_is_there() -> None:
+    for name in heroes.__all__:
+        assert getattr(heroes, name) is not None
+    assert set(heroes.__all__) <= set(dir(heroes))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        heroes.nonsense  # noqa: B018
+
+
+def test_reports_configuration_and_recipes_load_without_torch() -> None:
+    code = (
+        "import sys, heroes.report, heroes.config, heroes.messages, heroes.recipes, heroes.cli; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_the_version_is_the_packages() -> None:
+    from importlib.metadata import version
+
+    assert version("heroes-fl") == heroes.__version__
+
+
+def test_the_configuration_page_is_up_to_date() -> None:
+    made = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "config_page.py")], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (ROOT / "docs" / "config.md").read_text() == made.stdout, "run `make docs`"
+
+
+def test_the_example_with_an_own_model_learns_and_stays_short() -> None:
+    path = ROOT / "examples" / "own_model.py"
+    assert len(path.read_text().splitlines()) < 60
+    spec = importlib.util.spec_from_file_location("own_model", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    run = module.main()
+    assert run.summary().accuracy > 0.8
+    assert (run.config.model.name, run.config.data.name) == ("own", "own")
+
+
+def test_the_trained_model_comes_out_at_any_width_and_scores_as_recorded() -> None:
+    run = heroes.run(heroes.recipes.digits(rounds=3))
+    _, test = heroes.data.load_digits()
+    for width, accuracy in run.records[-1].accuracy_by_width.items():
+        scores = run.model(width)(test.inputs)
+        assert float((scores.argmax(1) == test.targets).float().mean()) == pytest.approx(accuracy, abs=0.004)
+
+
+def test_an_own_torch_dataset_and_own_shares() -> None:
+    train, test = heroes.data.load_digits()
+    pairs = torch.utils.data.TensorDataset(train.inputs[:120], train.targets[:120])
+    examples = heroes.data.from_dataset(pairs)
+    shares = heroes.data.share_out("iid", examples.targets.numpy(), 6, np.random.default_rng(0), 0.0)
+    config = heroes.recipes.digits(rounds=1).changed({"federation.clients": 6, "federation.cohort": 2})
+    run = heroes.run(config, data=heroes.FederatedData(examples, test, shares))
+    assert run.summary().rounds == 1
+
+
+def test_data_that_does_not_fit_the_model_is_refused() -> None:
+    flat = heroes.Examples(torch.zeros(100, 7), torch.zeros(100, dtype=torch.int64))
+    with pytest.raises(heroes.HeroesError, match=r"does not take the data \(inputs of shape \(7,\)"):
+        heroes.run(heroes.recipes.digits(rounds=1), data=(flat, flat))
+
+
+def test_a_diverging_client_does_not_poison_the_model() -> None:
+    config = heroes.recipes.digits(rounds=2).changed({"training.learning_rate": 1e30, "training.clip": "none"})
+    run = heroes.run(config)
+    assert all(bool(torch.isfinite(t).all()) for t in run.state.tensors.values())
+    assert run.summary().missing
+
+
+def test_width_one_is_plain_averaging_of_a_composed_model() -> None:
+    run = heroes.run(heroes.recipes.digits(rounds=2).changed({"model.max_width": 1}))
+    assert {c.width for record in run.records for c in record.clients} == {1}
+    assert isinstance(run.model(), nn.Module)
+
+
+def test_the_default_federation_learns() -> None:
+    """Eight rounds of the default reach what a shared model must; `make run` goes on to 40."""
+    assert (heroes.run(heroes.recipes.digits(rounds=8)).summary().accuracy or 0) > 0.85
+
+
+@pytest.mark.parametrize("train_in", ["factors", "weights"])
+@pytest.mark.parametrize("blocks", ["grid", "free", "nested"])
+def test_every_ablation_runs_and_learns(train_in: str, blocks: str) -> None:
+    changes = {"training.train_in": train_in, "strategy.blocks": blocks}
+    assert (heroes.run(heroes.recipes.digits(rounds=3).changed(changes)).summary().loss or 9) < 2.2

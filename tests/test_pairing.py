@@ -1,0 +1,125 @@
+"""What came back against what was planned: plan order restored, every broken update named and kept out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heroes.messages import Assignment, Estimates, Lost, Selection, Update
+from heroes.pairing import Pairing
+from heroes.submodels import Slice, overlay_mean
+
+SHAPES = {"w": (3,)}
+
+
+def planned(client: int) -> Assignment:
+    return Assignment(7, client, "laptop", Selection(1, (0,), (0,)), 3, 0.1, 1.0, 0.0, 1.0, 10, 10)
+
+
+def answer(client: int, value: float = 1.0, loss: float = 0.5) -> Update:
+    return Update(client, 7, {"w": torch.full((3,), value)}, samples=10 + client, estimates=Estimates(loss))
+
+
+def pair(clients, updates) -> tuple[list[tuple[Assignment, Update]], Pairing]:
+    pairing = Pairing([planned(c) for c in clients], iter(updates), lambda _: SHAPES)
+    return list(pairing), pairing
+
+
+@given(st.permutations(range(6)))
+def test_updates_are_handed_on_in_plan_order_whatever_order_they_arrive_in(order):
+    clients = [40, 3, 25, 7, 0, 11]
+    generator = torch.Generator().manual_seed(1)
+    values = {c: torch.randn(3, generator=generator) * 10.0**n for n, c in enumerate(clients)}
+    arriving = [replace(answer(clients[n]), tensors={"w": values[clients[n]]}) for n in order]
+    pairs, pairing = pair(clients, arriving)
+    assert [(a.client, u.client) for a, u in pairs] == [(c, c) for c in clients]
+    assert pairing.lost == []
+    cut = {"w": Slice("w")}
+    whole = {"w": torch.zeros(3)}
+    in_order = overlay_mean(whole, [(cut, {"w": values[c]}) for c in clients])
+    assert torch.equal(overlay_mean(whole, [(cut, u.tensors) for _, u in pairs])["w"], in_order["w"])
+
+
+def test_the_answers_samples_and_losses_are_noted():
+    _, pairing = pair([4, 5], [answer(5, loss=2.0), answer(4, loss=1.0)])
+    assert pairing.answered == {4: (14, 1.0), 5: (15, 2.0)}
+
+
+def test_an_update_is_handed_on_as_soon_as_its_turn_comes():
+    asked = []
+
+    def arriving():
+        for client in (1, 2, 3):
+            asked.append(client)
+            yield answer(client)
+
+    pairs = iter(Pairing([planned(c) for c in (1, 2, 3)], arriving(), lambda _: SHAPES))
+    assert next(pairs)[1].client == 1
+    assert asked == [1]
+
+
+@given(st.permutations(range(5)), st.sets(st.integers(0, 4)))
+def test_clients_that_never_answer_are_lost_and_the_others_counted(order, silent):
+    pairs, pairing = pair(range(5), [answer(c) for c in order if c not in silent])
+    assert [u.client for _, u in pairs] == [c for c in range(5) if c not in silent]
+    assert sorted(lost.client for lost in pairing.lost) == sorted(silent)
+    assert {lost.reason for lost in pairing.lost} <= {"no answer"}
+
+
+BROKEN = {
+    "answers round 6 in round 7": replace(answer(1), round=6),
+    "loss is nan": answer(1, loss=math.nan),
+    "loss is inf": answer(1, loss=math.inf),
+    "w is not finite": answer(1, value=math.nan),
+    "w has shape (1, 3) instead of (3,)": replace(answer(1), tensors={"w": torch.ones(1, 3)}),
+    "tensor names differ: v": replace(answer(1), tensors={"w": torch.ones(3), "v": torch.ones(3)}),
+    "tensor names differ: w": replace(answer(1), tensors={}),
+}
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("reason", BROKEN)
+def test_a_broken_update_is_recorded_with_its_reason_and_not_handed_on(reason, place):
+    updates = [answer(0), answer(2)]
+    updates.insert(place, BROKEN[reason])
+    pairs, pairing = pair([0, 1, 2], updates)
+    assert [u.client for _, u in pairs] == [0, 2]
+    assert pairing.lost == [Lost(1, reason)]
+    assert 1 not in pairing.answered
+
+
+def test_infinite_tensors_are_kept_out_too():
+    pairs, pairing = pair([0], [answer(0, value=-math.inf)])
+    assert (pairs, pairing.lost) == ([], [Lost(0, "w is not finite")])
+
+
+def test_a_client_nobody_asked_is_recorded_and_not_handed_on():
+    pairs, pairing = pair([0], [answer(9), answer(0)])
+    assert [u.client for _, u in pairs] == [0]
+    assert pairing.lost == [Lost(9, "unknown client")]
+
+
+@pytest.mark.parametrize("arrivals", [[0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 0, 1]])
+def test_of_two_answers_of_one_client_the_first_counts(arrivals):
+    seen: dict[int, int] = {}
+    updates = []
+    for client in arrivals:
+        updates.append(answer(client, value=float(seen.get(client, 0))))
+        seen[client] = seen.get(client, 0) + 1
+    twice = max(seen, key=lambda client: seen[client])
+    pairs, pairing = pair([0, 1], updates)
+    assert [(u.client, u.tensors["w"].tolist()) for _, u in pairs] == [(0, [0.0] * 3), (1, [0.0] * 3)]
+    assert pairing.lost == [Lost(twice, "answered twice")]
+
+
+def test_a_client_whose_numbers_turned_nan_leaves_the_model_finite():
+    updates = [answer(0, value=2.0), answer(1, value=math.nan, loss=math.nan), answer(2, value=4.0)]
+    pairing = Pairing([planned(c) for c in range(3)], iter(updates), lambda _: SHAPES)
+    after = overlay_mean({"w": torch.zeros(3)}, (({"w": Slice("w")}, u.tensors) for _, u in pairing))
+    assert after["w"].tolist() == [3.0, 3.0, 3.0]
+    assert pairing.lost == [Lost(1, "loss is nan")]
