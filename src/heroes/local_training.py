@@ -57,7 +57,7 @@ class Trainer:
             probe_batches = [examples.batch(indices, self.device) for indices in probes]
             start = self.family.plain_weights(task.tensors)
             before = self._gradients(width, start, probe_batches)
-            loss, end_tensors = self._descend(task, (examples.batch(i, self.device) for i in batches))
+            loss, end_tensors = self._descend(task, (examples.batch(i, self.device, rng) for i in batches))
             end = self.family.plain_weights(end_tensors)
             after = self._gradients(width, end, probe_batches)
         return Update(

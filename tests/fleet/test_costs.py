@@ -126,8 +126,10 @@ def test_recurrent_layers_cost_their_gates_at_every_time_step(
 def test_a_deep_bidirectional_projected_lstm_counts_every_matrix() -> None:
     body = nn.LSTM(INPUTS, HIDDEN, num_layers=2, bidirectional=True, proj_size=2, batch_first=True)
     first, second = 4 * HIDDEN * INPUTS, 4 * HIDDEN * (2 * 2)  # layer 1 reads both directions' projections
-    every_step = 2 * first + 3 * second + 3 * 2 * HIDDEN + 3 * 4 * HIDDEN * 2  # inputs, projection, state
-    assert flops(body, STEPS, INPUTS) == 2 * BATCH * 2 * (STEPS * every_step - 2 * 4 * HIDDEN * 2)
+    state, projection = 4 * HIDDEN * 2, 2 * HIDDEN
+    every_step = 2 * first + 3 * second + 2 * 3 * (state + projection)
+    directions, initial_states = 2, 2 * state
+    assert flops(body, STEPS, INPUTS) == 2 * BATCH * directions * (STEPS * every_step - initial_states)
 
 
 def test_counting_leaves_no_gradients() -> None:

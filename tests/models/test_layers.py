@@ -48,15 +48,15 @@ def assert_factor_gradients(composed: ComposedConv2d | ComposedLinear, weight_gr
 
 
 CONVOLUTIONS = {
-    "plain": dict(kernel_size=3),
-    "strided": dict(kernel_size=3, stride=2, padding=1),
-    "dilated": dict(kernel_size=3, dilation=2, padding=2, bias=False),
-    "oblong": dict(kernel_size=(3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 1)),
-    "same": dict(kernel_size=(3, 2), padding="same"),
-    "same reflected": dict(kernel_size=(2, 3), padding="same", padding_mode="reflect"),
-    "reflect": dict(kernel_size=3, padding=(2, 1), padding_mode="reflect", bias=False),
-    "circular": dict(kernel_size=3, padding=1, padding_mode="circular", stride=2),
-    "one by one": dict(kernel_size=1),
+    "plain": {"kernel_size": 3},
+    "strided": {"kernel_size": 3, "stride": 2, "padding": 1},
+    "dilated": {"kernel_size": 3, "dilation": 2, "padding": 2, "bias": False},
+    "oblong": {"kernel_size": (3, 2), "stride": (1, 2), "padding": (1, 0), "dilation": (2, 1)},
+    "same": {"kernel_size": (3, 2), "padding": "same"},
+    "same reflected": {"kernel_size": (2, 3), "padding": "same", "padding_mode": "reflect"},
+    "reflect": {"kernel_size": 3, "padding": (2, 1), "padding_mode": "reflect", "bias": False},
+    "circular": {"kernel_size": 3, "padding": 1, "padding_mode": "circular", "stride": 2},
+    "one by one": {"kernel_size": 1},
 }
 
 
@@ -89,7 +89,7 @@ def test_composed_linear_equals_the_dense_layer(width: int, path: str, leading: 
     assert_equals_dense(ComposedLinear(dense, layout, *factors(layout, width), path), dense, x)
 
 
-@pytest.mark.parametrize("layout", [Layout(64, 32, (3, 3)), Layout(64, 64), Layout(128, 128, (3, 3))], ids=str)
+@pytest.mark.parametrize("layout", [Layout(64, 32, (3, 3)), Layout(16, 64), Layout(128, 128, (3, 3))], ids=str)
 def test_the_cheaper_path_composes_at_width_one_and_factors_at_width_four(layout: Layout) -> None:
     rank = layout.rank(1.0, 4)
     assert cheaper_path(layout, rank, 1) == COMPOSE
@@ -100,6 +100,10 @@ def test_the_cheaper_path_by_hand() -> None:
     # dense 4*4 * 2*3 = 96; factored 3*R*4 + 16*R*2 = 44 R: 88 at rank 2, 132 at rank 3
     assert cheaper_path(Layout(2, 3), 2, 4) == FACTORED
     assert cheaper_path(Layout(2, 3), 3, 4) == COMPOSE
+
+
+def test_a_square_linear_layer_at_full_rank_is_composed_at_every_width() -> None:
+    assert {cheaper_path(Layout(64, 64), 64, width) for width in WIDTHS} == {COMPOSE}
 
 
 def test_stacked_weights_are_always_composed() -> None:
@@ -126,10 +130,10 @@ def double(module: nn.Module) -> nn.Module:
 
 
 RECURRENT = {
-    "one layer": dict(num_layers=1),
-    "two layers": dict(num_layers=2, batch_first=True),
-    "bidirectional": dict(num_layers=2, bidirectional=True),
-    "no bias": dict(num_layers=1, bias=False, bidirectional=True, batch_first=True),
+    "one layer": {"num_layers": 1},
+    "two layers": {"num_layers": 2, "batch_first": True},
+    "bidirectional": {"num_layers": 2, "bidirectional": True},
+    "no bias": {"num_layers": 1, "bias": False, "bidirectional": True, "batch_first": True},
 }
 
 

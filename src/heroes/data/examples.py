@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,20 @@ from heroes.errors import DataError
 from heroes.messages import Integers
 
 
+Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
+
+
 @dataclass(frozen=True)
 class Examples:
-    """Inputs and class labels, one row each."""
+    """Inputs and class labels, one row each.
+
+    `transform` turns a batch of stored rows into model inputs on the fly: bytes into normalised images, positions in a text into
+    windows. It gets a generator when the batch is for training, and may augment from it; without one it must not draw.
+    """
 
     inputs: Tensor
     targets: Tensor
+    transform: Transform | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets):
@@ -32,10 +41,13 @@ class Examples:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def batch(self, indices: Integers, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The inputs and targets at these indices."""
+    def batch(self, indices: Integers, device: torch.device, rng: np.random.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """The inputs and targets at these indices; with a generator, as they are trained on."""
         where = torch.from_numpy(indices)
-        return self.inputs[where].to(device), self.targets[where].to(device)
+        inputs = self.inputs[where]
+        if self.transform is not None:
+            inputs = self.transform(inputs, rng)
+        return inputs.to(device), self.targets[where].long().to(device)
 
 
 @dataclass(frozen=True)

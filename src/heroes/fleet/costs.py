@@ -43,7 +43,7 @@ def step_flops(module: nn.Module, inputs: Tensor, targets: Tensor) -> int:
 @contextmanager
 def _plain_kernels() -> Iterator[None]:
     fused = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:
         with sdpa_kernel(SDPBackend.MATH):
             yield
