@@ -127,6 +127,6 @@ class World:
         return Assignment(**(wanted | changes))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def world() -> World:
     return World()

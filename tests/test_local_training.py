@@ -226,7 +226,7 @@ def test_dropout_is_reproduced_from_the_tasks_seed_and_leaves_no_trace(world, tr
     torch.rand(5)  # whatever happened in between
     again, other = trained(of=family).tensors, trained(of=family, seed=6).tensors
     assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not torch.equal(one["0.weight"], other["0.weight"])
+    assert (one["0.weight"] - other["0.weight"]).abs().max() > 1e-3  # other units were dropped: more than rounding
 
 
 def test_own_randomness_gives_the_generator_back_after_an_error():

@@ -14,7 +14,6 @@ from torch.utils.data import Dataset
 from heroes.errors import DataError
 from heroes.messages import Integers
 
-
 Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
 
 

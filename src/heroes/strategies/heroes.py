@@ -41,6 +41,7 @@ from heroes.pacing import (
     pace,
     step_intervals,
 )
+from heroes.planning import Load, assignments, load_of
 from heroes.schedule import LearningRate
 from heroes.submodels import Cut, overlay_mean
 
@@ -127,15 +128,11 @@ class Heroes:
             seen.estimates.append(update.estimates)
             yield self.cut(assignment.selection), update.tensors
 
-    def _load(self, cohort: Cohort) -> _Load:
+    def _load(self, cohort: Cohort) -> Load:
         widths = affordable_widths(self.costs.step_flops, cohort.speed, self.step_limit)
-        up, down = self.costs.bytes_up[widths - 1], self.costs.bytes_down[widths - 1]
-        transfer = up / cohort.upload + (down / cohort.download if self.count_download else 0.0)
-        probing = 2 * self.probes * self.costs.probe_flops[widths - 1] / cohort.speed
-        mu = self.costs.step_flops[widths - 1] / cohort.speed
-        return _Load(widths, mu, transfer + probing, transfer, probing, up, down)
+        return load_of(cohort, widths, self.costs, probes=self.probes, count_download=self.count_download)
 
-    def _set_deadline(self, state: State, load: _Load, eta: float) -> tuple[Pace, Deadline]:
+    def _set_deadline(self, state: State, load: Load, eta: float) -> tuple[Pace, Deadline]:
         """The pace aimed at and when the round should end."""
         limits = self.limits
         if self.deadline == "mean":
@@ -161,31 +158,17 @@ class Heroes:
             scale=state.memory.pace_scale,
         )
 
-    def _serve_all(self, plan: Plan, state: State, cohort: Cohort, load: _Load, eta: float, intervals: Intervals) -> Plan:
+    def _serve_all(self, plan: Plan, state: State, cohort: Cohort, load: Load, eta: float, intervals: Intervals) -> Plan:
         """Clients in order: blocks first, then the tau that evens the counters out."""
         counters = np.array(state.memory.counters, dtype=np.int64)
-        assignments = []
-        for n, client in enumerate(cohort.clients.tolist()):
-            selection = choose(self.blocks, counters, int(load.widths[n]))
-            tau = evening_tau(counters, selection.blocks, int(intervals.low[n]), int(intervals.high[n]))
-            counters = add_steps(counters, selection.blocks, tau)
-            assignments.append(
-                Assignment(
-                    round=state.round + 1,
-                    client=client,
-                    device=cohort.devices[n],
-                    selection=selection,
-                    tau=tau,
-                    learning_rate=eta,
-                    step_seconds=float(load.mu[n]),
-                    probe_seconds=float(load.probing[n]),
-                    transfer_seconds=float(load.transfer[n]),
-                    bytes_down=int(load.down[n]),
-                    bytes_up=int(load.up[n]),
-                    straggler=bool(intervals.straggler[n]),
-                )
-            )
-        return replace(plan, assignments=tuple(assignments))
+        selections: list[Selection] = []
+        taus: list[int] = []
+        for width, low, high in zip(load.widths.tolist(), intervals.low.tolist(), intervals.high.tolist(), strict=True):
+            selections.append(choose(self.blocks, counters, width))
+            taus.append(evening_tau(counters, selections[-1].blocks, low, high))
+            counters = add_steps(counters, selections[-1].blocks, taus[-1])
+        late = intervals.straggler.tolist()
+        return replace(plan, assignments=assignments(state.round + 1, cohort, load, eta, selections, taus, late))
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""
@@ -209,19 +192,6 @@ class Heroes:
             bound=bound(estimates, plan.rounds_left or 1, tau, eta, memory.reducing_error) if estimates else None,
             step_size_ok=None if smoothness is None else eta * 6 * smoothness * tau <= 1,
         )
-
-
-@dataclass(frozen=True)
-class _Load:
-    """What the round costs each client: `nu` is all that does not depend on tau, transfer and probing together."""
-
-    widths: Integers
-    mu: Floats
-    nu: Floats
-    transfer: Floats
-    probing: Floats
-    up: Integers
-    down: Integers
 
 
 @dataclass

@@ -1,0 +1,71 @@
+"""What a round costs each client, and the assignments that say so. Shared by all schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heroes.fleet.costs import Costs
+from heroes.messages import Assignment, Cohort, Floats, Integers, Selection
+
+
+@dataclass(frozen=True)
+class Load:
+    """Per client, in the cohort's order: `mu` seconds of a step, `nu` seconds of all that does not depend on tau."""
+
+    widths: Integers
+    mu: Floats
+    transfer: Floats
+    probing: Floats
+    bytes_up: Integers
+    bytes_down: Integers
+
+    @property
+    def nu(self) -> Floats:
+        return self.transfer + self.probing
+
+
+def load_of(cohort: Cohort, widths: Integers, costs: Costs, *, probes: int = 0, count_download: bool = True) -> Load:
+    """What these widths cost these clients. Probing takes a gradient per probe batch before training and another after it."""
+    row = widths - 1
+    up, down = costs.bytes_up[row], costs.bytes_down[row]
+    return Load(
+        widths=widths,
+        mu=costs.step_flops[row] / cohort.speed,
+        transfer=up / cohort.upload + (down / cohort.download if count_download else 0.0),
+        probing=2 * probes * costs.probe_flops[row] / cohort.speed,
+        bytes_up=up,
+        bytes_down=down,
+    )
+
+
+def assignments(
+    round_number: int,
+    cohort: Cohort,
+    load: Load,
+    learning_rate: float,
+    selections: Sequence[Selection],
+    taus: Sequence[int],
+    stragglers: Sequence[bool] | None = None,
+) -> tuple[Assignment, ...]:
+    """One assignment per client of the cohort, in its order."""
+    late = np.zeros(len(cohort), dtype=bool) if stragglers is None else stragglers
+    return tuple(
+        Assignment(
+            round=round_number,
+            client=int(cohort.clients[n]),
+            device=cohort.devices[n],
+            selection=selections[n],
+            tau=int(taus[n]),
+            learning_rate=learning_rate,
+            step_seconds=float(load.mu[n]),
+            probe_seconds=float(load.probing[n]),
+            transfer_seconds=float(load.transfer[n]),
+            bytes_down=int(load.bytes_down[n]),
+            bytes_up=int(load.bytes_up[n]),
+            straggler=bool(late[n]),
+        )
+        for n in range(len(cohort))
+    )

@@ -1,0 +1,131 @@
+"""What is read off a run: when it reached an accuracy, what it had reached by some time or traffic, and means over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from heroes.report.records import Row
+from heroes.report.runs import RunData
+from heroes.report.summary import MEGABYTE
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The complete model's test accuracy at the end of a round, and what had been spent by then."""
+
+    round: int
+    seconds: float
+    megabytes: float
+    accuracy: float
+
+
+def evaluations(rows: Sequence[Row], smooth: int = 1) -> list[Evaluation]:
+    """The evaluations of a run, oldest first; each the mean of the last `smooth` ones, so the first `smooth - 1` are left out."""
+    scored = [row for row in rows if row.get("accuracy") is not None]
+    return [
+        Evaluation(
+            int(row["round"]),
+            float(row["seconds"]),
+            row["traffic"] / MEGABYTE,
+            fmean(float(earlier["accuracy"]) for earlier in scored[index - smooth + 1 : index + 1]),
+        )
+        for index, row in enumerate(scored)
+        if index >= smooth - 1
+    ]
+
+
+def reach(found: Sequence[Evaluation], target: float) -> Evaluation | None:
+    """The first evaluation at or above the target accuracy, None if there is none."""
+    return next((evaluation for evaluation in found if evaluation.accuracy >= target), None)
+
+
+def accuracy_at(
+    run: RunData, found: Sequence[Evaluation], *, seconds: float = math.inf, megabytes: float = math.inf
+) -> float | None:
+    """The last evaluation not after that time and traffic; None before the first one and for a run that had ended by then."""
+    last = run.rows[-1]
+    given_seconds, given_traffic = math.isfinite(seconds), math.isfinite(megabytes)
+    if (given_seconds and last["seconds"] < seconds) or (given_traffic and last["traffic"] / MEGABYTE < megabytes):
+        return None
+    before = [each for each in found if each.seconds <= seconds and each.megabytes <= megabytes]
+    return before[-1].accuracy if before else None
+
+
+def mean_waiting(run: RunData) -> float:
+    """Mean over rounds of the clients' mean waiting time, in seconds."""
+    return fmean(row["waiting"] for row in run.rows)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One number per run, None where it was not reached. Mean and deviation are over those that reached it."""
+
+    values: tuple[float | None, ...]
+
+    @property
+    def reached(self) -> tuple[float, ...]:
+        return tuple(value for value in self.values if value is not None)
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.reached) if self.reached else None
+
+    @property
+    def std(self) -> float | None:
+        """The sample standard deviation; None for fewer than two."""
+        return stdev(self.reached) if len(self.reached) > 1 else None
+
+    def text(self, show: Callable[[float], str], missing: str = "not reached") -> str:
+        """The mean, the deviation where there is one, and how many reached it where not all did.
+
+        >>> Spread((10.0, 14.0, None)).text(lambda value: f"{value:.1f}")
+        '12.0 ± 2.8 (2 of 3 reached)'
+        """
+        if self.mean is None:
+            return missing
+        spread = "" if self.std is None else f" ± {show(self.std)}"
+        some = "" if len(self.reached) == len(self.values) else f" ({len(self.reached)} of {len(self.values)} {_verb(missing)})"
+        return f"{show(self.mean)}{spread}{some}"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "mean": self.mean,
+            "std": self.std,
+            "reached": len(self.reached),
+            "of": len(self.values),
+            "values": list(self.values),
+        }
+
+
+def _verb(missing: str) -> str:
+    return missing.removeprefix("not ")
+
+
+def round_targets(best: float, count: int = 4) -> tuple[float, ...]:
+    """Round accuracies to aim at, the highest one not above the best reached.
+
+    >>> round_targets(0.967), round_targets(0.12)
+    ((0.8, 0.85, 0.9, 0.95), (0.06, 0.08, 0.1, 0.12))
+    """
+    for parts in (20, 50, 100, 200, 1000):
+        highest = math.floor(best * parts + 1e-9)
+        if highest >= count:
+            return tuple(number / parts for number in range(highest - count + 1, highest + 1))
+    return ()
+
+
+def round_marks(limit: float) -> tuple[float, ...]:
+    """Three to five round numbers up to a limit.
+
+    >>> round_marks(59.5), round_marks(12.6)
+    ((10.0, 20.0, 30.0, 40.0, 50.0), (2.5, 5.0, 7.5, 10.0, 12.5))
+    """
+    if not (math.isfinite(limit) and limit > 1e-9):
+        return ()
+    power = math.floor(math.log10(limit))
+    steps = [float(f"{digit}e{power - back}") for back in (0, 1) for digit in (5, 2.5, 2, 1)]
+    step = next(step for step in steps if limit / step >= 3)
+    return tuple(float(f"{step * number:.6g}") for number in range(1, math.floor(limit / step + 1e-9) + 1))

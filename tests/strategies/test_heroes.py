@@ -1,0 +1,270 @@
+"""The Heroes scheme: what it assigns, what it learns from the answers, and three rounds pinned."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heroes import seeds
+from heroes.local_training import LocalSettings, Trainer
+from heroes.messages import Cohort, Estimates, Selection, Update
+from heroes.pacing import Limits
+from heroes.rounds import Stop, make_task, run, run_round
+from heroes.strategies.heroes import HeroesMemory, mean_estimates
+from heroes.submodels import cut_out
+
+ESTIMATES = Estimates(loss=1.0, smoothness=0.5, variance=0.3, gradient=0.4)
+
+
+def cohort(speeds, upload=200e3, download=1e6):
+    count = len(speeds)
+    return Cohort(
+        np.arange(10, 10 + count), ("board",) * count, np.array(speeds), np.full(count, upload), np.full(count, download)
+    )
+
+
+MIXED = cohort([4e8, 1e8, 3.2e8, 2e8, 1.1e8])  # step seconds at widths 3, 1, 3, 2, 1
+
+
+def after_rounds(strategy, rounds=1, **memory):
+    """The state after some rounds, with estimates in memory."""
+    begun = strategy.begin(0)
+    kept = {"counters": begun.memory.counters, "estimates": ESTIMATES} | memory
+    return replace(begun, round=rounds, memory=HeroesMemory(**kept))
+
+
+def answers(plan, strategy, state, estimates=ESTIMATES, value=None):
+    for a in plan.assignments:
+        tensors = cut_out(state.tensors, strategy.cut(a.selection))
+        if value is not None:
+            tensors = {name: torch.full_like(tensor, value) for name, tensor in tensors.items()}
+        yield a, Update(a.client, a.round, tensors, 10, estimates)
+
+
+def test_costs_follow_from_the_width_and_the_clients_status(world):
+    plan = world.heroes(probes=2).assign(world.heroes().begin(0), cohort([4e8, 1e8], upload=100e3, download=1e6))
+    fast, slow = plan.assignments
+    assert (fast.selection.width, slow.selection.width) == (3, 1)
+    assert (fast.step_seconds, slow.step_seconds) == pytest.approx((0.015, 0.01))
+    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx((0.03, 0.02))  # 2 * 2 gradients of half a step
+    assert (fast.transfer_seconds, slow.transfer_seconds) == pytest.approx((0.0771, 0.0221))  # 7000 up, 7100 down
+    assert (fast.bytes_up, fast.bytes_down, slow.bytes_up, slow.bytes_down) == (7000, 7100, 2000, 2100)
+    assert [a.round for a in plan.assignments] == [1, 1]
+
+
+def test_downloads_are_free_when_they_do_not_count_and_probes_when_there_are_none(world):
+    strategy = world.heroes(probes=0, count_download=False)
+    plan = strategy.assign(strategy.begin(0), cohort([4e8], upload=100e3))
+    assert plan.assignments[0].transfer_seconds == pytest.approx(0.07)
+    assert plan.assignments[0].probe_seconds == 0.0
+
+
+@pytest.mark.parametrize("settings", [{}, {"deadline": "fastest"}, {"blocks": "free"}, {"pace": "bound"}])
+@pytest.mark.parametrize("rounds", [0, 3])
+def test_assigning_changes_no_state_and_gives_the_same_plan_again(world, settings, rounds):
+    strategy = world.heroes(**settings)
+    state = after_rounds(strategy, rounds)
+    kept = copy.deepcopy(state)
+    plan = strategy.assign(state, MIXED)
+    assert strategy.assign(state, MIXED) == plan
+    assert state.memory == kept.memory
+    assert all(torch.equal(state.tensors[name], value) for name, value in kept.tensors.items())
+
+
+def test_in_the_first_round_everyone_does_tau_first_steps(world):
+    plan = world.heroes().assign(world.heroes().begin(0), MIXED)
+    assert [a.tau for a in plan.assignments] == [6] * 5
+    assert (plan.rule, plan.tau_star, plan.deadline, plan.rounds_left) == ("fixed", 6.0, None, 20)
+
+
+def test_with_fixed_tau_later_rounds_are_like_the_first(world):
+    strategy = world.heroes(adaptive_tau=False)
+    plan = strategy.assign(after_rounds(strategy, 7), MIXED)
+    assert [a.tau for a in plan.assignments] == [6] * 5
+    assert (plan.rule, plan.rounds_left) == ("fixed", 13)
+
+
+@given(st.lists(st.floats(5e7, 5e8), min_size=1, max_size=8), st.floats(50e3, 1e6), st.sampled_from([0.0, None]))
+def test_later_everyone_finishes_within_the_deadline_and_the_mean_tau_is_the_pace(world, speeds, upload, rho):
+    strategy = world.heroes(rho=rho)
+    plan = strategy.assign(after_rounds(strategy), cohort(speeds, upload))
+    assert plan.tau_star == pytest.approx(6.0)  # the first calibrated value
+    late = plan.deadline * (1 + 1e-6)
+    window = plan.deadline / 10 if rho is None else 0.0
+    for a in plan.assignments:
+        assert a.straggler == (a.tau == 1 and a.seconds > late)
+        assert a.straggler or a.seconds <= late
+        if 1 < a.tau < 40:
+            assert a.seconds > plan.deadline - max(window, a.step_seconds) * (1 + 1e-6)
+    lost = np.mean([max(1.0, window / a.step_seconds) for a in plan.assignments])
+    assert 6.0 - lost - 1e-6 <= np.mean([a.tau for a in plan.assignments]) <= 6.0 + 1e-6
+
+
+def test_a_client_with_a_hopeless_link_is_a_straggler_with_tau_min(world):
+    strategy = world.heroes(limits=Limits(6, 2, 40))
+    clients = replace(MIXED, upload=np.array([200e3, 200e3, 200e3, 200e3, 50.0]))
+    plan = strategy.assign(after_rounds(strategy), clients)
+    assert [a.straggler for a in plan.assignments] == [False] * 4 + [True]
+    assert plan.assignments[-1].tau == 2
+    assert plan.assignments[-1].seconds > 40 > plan.deadline
+
+
+def test_the_fastest_client_in_all_sets_the_pace_and_keeps_it(world):
+    strategy = world.heroes(deadline="fastest", probes=0, count_download=False, rho=0.0)
+    plan = strategy.assign(after_rounds(strategy), cohort([4e8, 1e8, 2e8]))
+    # 6 steps each: 6*15 + 35 = 125 ms at width 3, 6*10 + 10 = 70 ms at width 1, 6*15 + 20 = 110 ms at width 2
+    assert plan.deadline == pytest.approx(0.070)
+    assert [a.tau for a in plan.assignments] == [2, 6, 3]  # (70 - 35) / 15, its own, (70 - 20) / 15
+    assert plan.tau_star == pytest.approx(6.0)
+    generous = replace(strategy, rho=1.0)  # the others may even the counters out, the pace-setter may not
+    assert [a.tau for a in generous.assign(after_rounds(strategy), cohort([4e8, 1e8, 2e8])).assignments] == [2, 6, 1]
+
+
+def test_the_calibration_is_remembered_and_later_paces_follow_the_loss(world):
+    strategy = world.heroes()
+    state = after_rounds(strategy)
+    plan = strategy.assign(state, MIXED)
+    state, _ = strategy.aggregate(state, plan, answers(plan, strategy, state, replace(ESTIMATES, loss=0.25)))
+    assert state.memory.pace_scale == plan.pace_scale
+    assert plan.pace_scale is not None
+    later = strategy.assign(state, MIXED)
+    assert later.tau_star == pytest.approx(3.0 * (19 / 18) ** 0.5)  # sqrt(1/4), and 18 instead of 19 rounds to go
+    assert later.pace_scale == plan.pace_scale
+
+
+def test_a_time_budget_decides_the_rounds_left(world):
+    strategy = world.heroes(time_budget=100.0)
+    plan = strategy.assign(replace(after_rounds(strategy), seconds=90.0), MIXED)
+    load = [(a.step_seconds, a.probe_seconds + a.transfer_seconds) for a in plan.assignments]
+    mu, nu = np.mean(load, axis=0)
+    assert plan.rule == "time"
+    assert plan.rounds_left == round(10.0 / (6 * mu + nu))
+
+
+def test_a_threshold_out_of_reach_is_flagged(world):
+    strategy = world.heroes(threshold=0.1)
+    assert strategy.assign(after_rounds(strategy, reducing_error=1.0), MIXED).threshold_unreachable
+    reachable = strategy.assign(after_rounds(strategy, reducing_error=0.0), MIXED)
+    assert (reachable.rule, reachable.threshold_unreachable) == ("threshold", False)
+
+
+def test_least_trained_groups_are_served_in_turn(world):
+    plan = world.heroes(blocks="grid").assign(world.heroes().begin(0), cohort([1e8] * 4))
+    assert [a.selection for a in plan.assignments] == [Selection(1, (n,), (4 * n,)) for n in (0, 1, 2, 0)]
+
+
+def test_least_trained_blocks_are_served_wherever_they_are(world):
+    plan = world.heroes(blocks="free").assign(world.heroes().begin(0), cohort([1e8, 2e8, 1e8, 4e8]))
+    assert [a.selection.blocks for a in plan.assignments] == [(0,), (1, 2, 3, 4), (5,), tuple(range(9))]
+
+
+def test_nested_slices_are_always_the_leading_ones(world):
+    plan = world.heroes(blocks="nested").assign(world.heroes().begin(0), cohort([1e8, 2e8, 1e8, 4e8]))
+    assert [a.selection.groups for a in plan.assignments] == [(0,), (0, 1), (0,), (0, 1, 2)]
+    assert plan.assignments[1].selection.blocks == (0, 1, 3, 4)
+
+
+def test_counters_count_the_steps_of_those_who_answered(world):
+    strategy = world.heroes()
+    state = after_rounds(strategy, counters=(1,) * 9)
+    plan = strategy.assign(state, cohort([1e8, 1e8, 4e8]))
+    kept = [pair for n, pair in enumerate(answers(plan, strategy, state)) if n != 1]
+    after, facts = strategy.aggregate(state, plan, iter(kept))
+    narrow, lost, wide = plan.assignments
+    wanted = np.full(9, 1 + wide.tau)
+    wanted[narrow.selection.blocks[0]] += narrow.tau
+    assert lost.selection.blocks != narrow.selection.blocks
+    assert after.memory.counters == facts.counters == tuple(wanted.tolist())
+    assert facts.counter_variance == pytest.approx(np.var(wanted))
+    assert after.round == state.round + 1
+
+
+def test_reducing_errors_are_the_squared_norms_of_blocks_not_held(world):
+    strategy = world.heroes(max_width=2)
+    state = strategy.begin(0)
+    coefficient = torch.tensor([1.0, 2.0, 3.0, 4.0])[:, None, None].expand(4, 2, 2).clone()  # energies 4, 16, 36, 64
+    state = replace(state, tensors={**state.tensors, "2.weight.coefficient": coefficient})
+    plan = strategy.assign(state, cohort([1e8, 4e8, 1e8]))
+    assert [a.selection.blocks for a in plan.assignments] == [(0,), (0, 1, 2, 3), (3,)]
+    after, facts = strategy.aggregate(state, plan, answers(plan, strategy, state))
+    assert facts.reducing_errors == (116.0, 0.0, 56.0)
+    assert facts.reducing_error == after.memory.reducing_error == 116.0
+
+
+def test_the_bound_and_the_step_size_condition_are_written_down(world):
+    strategy = world.heroes()
+    state = strategy.begin(0)
+    plan = strategy.assign(state, cohort([4e8]))
+    _, facts = strategy.aggregate(state, plan, answers(plan, strategy, state))
+    # F = 1, L (G^2 + 18 sigma^2) = 0.5 (0.4 + 5.4) = 2.9, H = 20, eta tau = 0.6
+    assert facts.bound == pytest.approx(4 / (20 * 0.6) + 2.9 * 0.6 / 3)
+    assert facts.step_size_ok is False  # 0.1 > 1 / (6 * 0.5 * 6)
+    _, facts = strategy.aggregate(state, plan, answers(plan, strategy, state, replace(ESTIMATES, smoothness=0.2)))
+    assert facts.step_size_ok is True
+
+
+def test_what_is_answered_enters_the_model_and_what_nobody_held_keeps_its_value(world):
+    strategy = world.heroes(blocks="nested")
+    state = strategy.begin(0)
+    plan = strategy.assign(state, cohort([1e8]))
+    after, _ = strategy.aggregate(state, plan, answers(plan, strategy, state, value=9.0))
+    for name, rows in (("2.weight.coefficient", 1), ("0.weight", 3), ("2.bias", 2)):
+        assert (after.tensors[name][:rows] == 9.0).all()
+        assert torch.equal(after.tensors[name][rows:], state.tensors[name][rows:])
+    assert (after.tensors["2.weight.basis"] == 9.0).all()
+
+
+def test_estimates_are_means_and_those_nobody_gave_keep_their_last_value():
+    before = Estimates(9.0, 8.0, 7.0, 6.0)
+    seen = [Estimates(1.0, 2.0, None, float("nan")), Estimates(3.0, None, None, float("inf")), Estimates(2.0, 4.0, None, -1.0)]
+    assert mean_estimates(seen, before) == Estimates(2.0, 3.0, 7.0, 6.0)
+    assert mean_estimates(seen, None) == Estimates(2.0, 3.0, None, None)
+    assert mean_estimates([], before) == before
+    assert mean_estimates([], None) is None
+
+
+def test_one_width_is_plain_federated_averaging_of_a_composed_model(world):
+    federation = world.federation(world.heroes(max_width=1))
+    begun = federation.strategy.begin(0)
+    state, entry = run_round(federation, begun)
+    assert {(c.width, c.blocks, c.reducing_error) for c in entry.clients} == {(1, (0,), 0.0)}
+    data, trainer = world.data(), Trainer(federation.family, LocalSettings(batch_size=5))
+    cohort_of_round = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
+    updates = [
+        trainer.train(make_task(federation, begun, a), data.train, data.shares[a.client]).tensors
+        for a in federation.strategy.assign(begun, cohort_of_round).assignments
+    ]
+    assert len(updates) == 4
+    for name, value in state.tensors.items():
+        torch.testing.assert_close(value, torch.stack([u[name] for u in updates]).mean(dim=0))
+        assert not torch.equal(value, begun.tensors[name])
+    *_, (_, last) = run(world.federation(world.heroes(max_width=1)), Stop(5))
+    assert last.accuracy > 0.6
+
+
+ALL = tuple(range(9))
+GOLDEN = [  # client, width, blocks, tau
+    [(5, 1, (0,), 6), (6, 1, (4,), 6), (9, 2, (0, 2, 6, 8), 6), (10, 1, (4,), 6)],
+    [(1, 2, (4, 5, 7, 8), 5), (3, 3, ALL, 4), (8, 2, (0, 1, 3, 4), 4), (10, 1, (8,), 9)],
+    [(0, 3, ALL, 5), (1, 2, (0, 1, 3, 4), 5), (2, 2, (0, 2, 6, 8), 3), (10, 1, (8,), 10)],
+]
+
+
+def test_three_golden_rounds(world):
+    federation = world.federation()
+    state = federation.strategy.begin(seeds.number(federation.seed, "model"))
+    entries = []
+    for _ in range(3):
+        state, entry = run_round(federation, state)
+        entries.append(entry)
+    assert [[(c.client, c.width, c.blocks, c.tau) for c in entry.clients] for entry in entries] == GOLDEN
+    assert entries[-1].facts.counters == (33, 18, 18, 18, 35, 14, 18, 14, 42)
+    assert [entry.loss for entry in entries] == pytest.approx([0.96123, 0.62331, 0.46051], rel=1e-3)
+    assert [entry.seconds for entry in entries] == pytest.approx([0.098757, 0.228375, 0.349366], rel=1e-3)
+    assert [entry.tau_star for entry in entries] == pytest.approx([6.0, 6.0, 5.98408], rel=1e-3)
