@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports pytest test-slow docs format clean
+.PHONY: help setup run test lint types imports browser pytest test-slow docs format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -34,7 +34,11 @@ imports: setup ## the import rules
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log 2>&1 || { cat $(VENV)/imports.log; exit 1; }
 	@tail -n 1 $(VENV)/imports.log
 
-pytest: setup ## the tests alone
+browser: ## Chromium, in which the tests open the report page
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] || { echo "the tests need Chromium: as root say apt-get install -y chromium"; exit 1; }; \
+		echo "installing chromium"; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium > /dev/null; }
+
+pytest: setup browser ## the tests alone
 	@$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-slow: setup ## the tests that take long

@@ -50,7 +50,7 @@ def test_a_toml_file_runs(tmp_path: Path) -> None:
     [
         (["run", "digit"], "did you mean 'digits'?"),
         (["run", "gone.toml"], "no configuration file 'gone.toml'"),
-        (["run", "digits", "--strategy", "hero"], "strategy.name is 'hero': it should be 'heroes'"),
+        (["run", "digits", "--strategy", "hero"], "did you mean 'heroes'?"),
         (["run", "digits", "--engine", "mpi"], "engine.name is 'mpi'"),
         (["run", "digits", "--rounds", "0"], "federation.rounds is 0"),
         (["run", "digits", "--set", "federation.cohort=50"], "only 40 clients"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.config import Config, keys, load, parse, parse_setting, to_toml
+from heroes.config import SCHEMES, Config, keys, load, parse, parse_setting, to_toml
 from heroes.errors import ConfigError
 
 WRONG = {
@@ -50,6 +50,9 @@ WRONG = {
     "strategy.rho": [-1.0, "automatic"],
     "strategy.step_limit": [0, "fast"],
     "strategy.threshold": [0, "x"],
+    "exchange.up_bits": [3, "8", 64],
+    "exchange.down_bits": [4, "x"],
+    "exchange.error_feedback": ["yes"],
     "fleet.name": [7],
     "fleet.upload": [[5.0, 1.0], [1.0], [0.0, 1.0], 3],
     "fleet.download": [[5.0, 1.0], "x"],
@@ -62,14 +65,33 @@ WRONG = {
 }
 
 
-def test_every_key_has_wrong_values_here() -> None:
-    assert set(WRONG) == {key for key, *_ in keys()}
+WRONG_OF = {
+    "heroes": {},
+    "fedavg": {"strategy.tau": [0, "x"]},
+    "adp": {"strategy.tau_first": [0, 101], "strategy.tau_max": [0], "strategy.phi": [0, "x"]},
+    "heterofl": {
+        "strategy.tau": [0],
+        "strategy.step_limit": [0, "fast"],
+        "strategy.scaler": ["x"],
+        "strategy.mask_absent_labels": [1],
+        "strategy.label_split": ["x"],
+    },
+    "flanc": {"strategy.tau": [0], "strategy.step_limit": [-1.0], "strategy.regulariser": [-0.1]},
+}
+CASES = [("heroes", key, value) for key, values in WRONG.items() for value in values]
+CASES += [(scheme, key, value) for scheme, wrong in WRONG_OF.items() for key, values in wrong.items() for value in values]
 
 
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG.items() for value in values])
-def test_a_wrong_value_is_refused_in_one_sentence_that_names_the_key_and_the_value(key: str, value: object) -> None:
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_key_has_wrong_values_here(scheme: str) -> None:
+    general = {key for key in WRONG if scheme == "heroes" or key == "strategy.name" or not key.startswith("strategy.")}
+    assert general | set(WRONG_OF[scheme]) == {key for key, *_ in keys(scheme)}
+
+
+@pytest.mark.parametrize(("scheme", "key", "value"), CASES)
+def test_a_wrong_value_is_refused_in_one_sentence_that_names_the_key_and_the_value(scheme: str, key: str, value: object) -> None:
     with pytest.raises(ConfigError) as error:
-        Config().changed({key: value})
+        Config().with_strategy(scheme).changed({key: value})
     text = str(error.value)
     section, _, name = key.partition(".")
     assert text.startswith(section)
@@ -93,9 +115,30 @@ def test_an_unknown_key_names_the_nearest_one(key: str, hint: str) -> None:
     assert hint in str(error.value)
 
 
+def test_a_strategy_section_without_a_name_or_with_a_wrong_one_lists_the_schemes() -> None:
+    for section in ({"blocks": "grid"}, {"name": "x"}):
+        with pytest.raises(ConfigError, match=r"^strategy\.name is .*Choices: adp, fedavg, flanc, heroes, heterofl$"):
+            parse({"strategy": section})
+
+
 def test_a_section_given_as_a_value_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"it should be a section, \[federation\]"):
         parse({"federation": 3})
+
+
+def test_another_scheme_starts_at_its_own_defaults_and_refuses_the_others_keys() -> None:
+    config = Config().changed({"strategy.name": "fedavg", "strategy.tau": 7})
+    assert config.strategy.model_dump() == {"name": "fedavg", "tau": 7}
+    with pytest.raises(ConfigError, match=r"unknown key 'strategy\.blocks': Choices: name, tau"):
+        config.changed({"strategy.blocks": "grid"})
+    assert config.with_strategy("fedavg") is config
+
+
+def test_a_file_that_names_another_scheme_leaves_the_recipes_settings_behind(tmp_path: Path) -> None:
+    file = tmp_path / "flanc.toml"
+    file.write_text('[strategy]\nname = "flanc"\ntau = 3\n')
+    config = load(file, {"digits": Config().changed({"strategy.blocks": "free"})})
+    assert config.strategy.model_dump()["tau"] == 3
 
 
 def test_changing_leaves_the_original_alone() -> None:

@@ -42,7 +42,7 @@ def test_plain_values_are_nested_dicts_and_lists():
     facts = Facts(counters=(1, 2), estimates=Estimates(0.5, smoothness=2.0))
     found = plain({"facts": facts, 4: (Lost(3, "no answer"),)})
     assert found["facts"]["counters"] == [1, 2]
-    assert found["facts"]["estimates"] == {"loss": 0.5, "smoothness": 2.0, "variance": None, "gradient": None}
+    assert found["facts"]["estimates"] == dataclasses.asdict(Estimates(0.5, smoothness=2.0))
     assert found["4"] == [{"client": 3, "reason": "no answer"}]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from heroes.messages import Estimates
 from heroes.pacing import (
+    Deadline,
     Goal,
     Limits,
     Pace,
@@ -240,13 +241,13 @@ def test_the_client_that_needs_the_least_time_in_all_sets_the_deadline():
     ],
 )
 def test_step_intervals_by_hand(deadline, rho, low, high):
-    found = step_intervals(np.array([1.0, 2.0]), np.array([1.0, 1.0]), deadline, rho, 1, 20)
+    found = step_intervals(np.array([1.0, 2.0]), np.array([1.0, 1.0]), Deadline(deadline), rho, Limits(1, 1, 20))
     assert (found.low.tolist(), found.high.tolist(), found.straggler.tolist()) == (low, high, [False, False])
 
 
 def test_a_client_that_ends_exactly_at_the_deadline_loses_no_step_to_rounding():
     assert math.floor(0.3 / 0.1) == 2
-    found = step_intervals(np.array([0.1]), np.array([0.0]), 0.3, 0.0, 1, 20)
+    found = step_intervals(np.array([0.1]), np.array([0.0]), Deadline(0.3), 0.0, Limits(1, 1, 20))
     assert (found.low.tolist(), found.high.tolist()) == ([3], [3])
 
 
@@ -254,7 +255,7 @@ def test_a_client_whose_upload_alone_exceeds_the_deadline_is_a_straggler_with_ta
     mu, nu = np.ones(3), np.array([0.0, 0.0, 100.0])
     deadline = mean_deadline(mu, nu, 4.0, 1, 50)
     assert deadline == pytest.approx(5.5)  # (5.5 + 5.5 + 1) / 3
-    found = step_intervals(mu, nu, deadline, 1.0, 1, 50)
+    found = step_intervals(mu, nu, Deadline(deadline), 1.0, Limits(1, 1, 50))
     assert (found.low.tolist(), found.high.tolist(), found.straggler.tolist()) == ([5, 5, 1], [5, 5, 1], [False, False, True])
 
 
@@ -268,7 +269,7 @@ def test_a_client_whose_upload_alone_exceeds_the_deadline_is_a_straggler_with_ta
 def test_unclamped_steps_end_within_rho_before_the_deadline(clients, deadline, rho, tau_min, extra):
     mu, nu = np.array(clients).T
     tau_max = tau_min + extra
-    found = step_intervals(mu, nu, deadline, rho, tau_min, tau_max)
+    found = step_intervals(mu, nu, Deadline(deadline), rho, Limits(tau_min, tau_min, tau_max))
     tolerance = 1e-6 * max(deadline, 1.0)
     for n in range(len(mu)):
         low, high = int(found.low[n]), int(found.high[n])

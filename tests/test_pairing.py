@@ -72,7 +72,6 @@ def test_clients_that_never_answer_are_lost_and_the_others_counted(order, silent
 
 
 BROKEN = {
-    "answers round 6 in round 7": replace(answer(1), round=6),
     "loss is nan": answer(1, loss=math.nan),
     "loss is inf": answer(1, loss=math.inf),
     "w is not finite": answer(1, value=math.nan),
@@ -91,6 +90,15 @@ def test_a_broken_update_is_recorded_with_its_reason_and_not_handed_on(reason, p
     assert [u.client for _, u in pairs] == [0, 2]
     assert pairing.lost == [Lost(1, reason)]
     assert 1 not in pairing.answered
+
+
+def test_a_late_answer_is_refused_and_does_not_use_up_the_clients_turn():
+    late = replace(answer(1), round=6)
+    pairs, pairing = pair([0, 1], [late, answer(0), answer(1), late])
+    assert [u.client for _, u in pairs] == [0, 1]
+    assert pairing.lost == [Lost(1, "answers round 6 in round 7")] * 2
+    _, alone = pair([1], [late])
+    assert alone.lost == [Lost(1, "answers round 6 in round 7"), Lost(1, "no answer")]
 
 
 def test_infinite_tensors_are_kept_out_too():

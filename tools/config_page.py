@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from heroes.config import keys
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from heroes.config import SCHEMES, keys
+
+Key = tuple[str, Any, str]
 
 
 def page() -> str:
@@ -13,21 +19,29 @@ def page() -> str:
         "`--set section.key=value` changes one on the command line; the word `none` unsets a key that may be unset.",
         "The resolved configuration is written to `config.toml` in every run folder.",
     ]
-    section = None
-    for key, default, text in keys():
-        here = key.partition(".")[0] if "." in key else "top"
-        if here != section:
-            section = here
-            lines += [
-                "",
-                f"## {'Top level' if here == 'top' else f'[{here}]'}",
-                "",
-                "| key | default | meaning |",
-                "|---|---|---|",
-            ]
-        shown = "none" if default is None else default
-        lines.append(f"| `{key}` | `{shown}` | {text.replace('|', '/')} |")
+    schemes = [name for name in SCHEMES if name != "heroes"]
+    lines += table(keys())
+    for name in schemes:
+        lines += ["", f'### [strategy] with name = "{name}"', *rows(key for key in keys(name) if key[0].startswith("strategy."))]
     return "\n".join(lines) + "\n"
+
+
+def table(entries: Iterable[Key]) -> list[str]:
+    lines: list[str] = []
+    for section, inside in groupby(entries, lambda key: key[0].partition(".")[0] if "." in key[0] else "top level"):
+        title = section if section == "top level" else f"[{section}]"
+        lines += ["", f"## {title}", *rows(inside)]
+    return lines
+
+
+def rows(entries: Iterable[Key]) -> list[str]:
+    shown = [(key, "none" if default is None else default, text.replace("|", "/")) for key, default, text in entries]
+    return [
+        "",
+        "| key | default | meaning |",
+        "|---|---|---|",
+        *(f"| `{key}` | `{default}` | {text} |" for key, default, text in shown),
+    ]
 
 
 if __name__ == "__main__":

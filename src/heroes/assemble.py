@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,13 +12,14 @@ import numpy as np
 import torch
 
 from heroes import seeds
-from heroes.config import Config
-from heroes.data import DATASETS, PARTITIONS, Examples, FederatedData, share_out
+from heroes.config import AdpConfig, Config, FedAvgConfig, FlancConfig, HeroesConfig, HeteroFLConfig
+from heroes.contracts import Strategy
+from heroes.data import DATASETS, PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
 from heroes.engines.in_process import InProcessEngine, one_thread
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.evaluation import Score, evaluate
+from heroes.exchange import Feedback, tensors_bytes
 from heroes.fleet import FLEETS, Costs, Fleet, FleetKind, VirtualClock, step_flops
-from heroes.fleet.costs import tensor_bytes
 from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import ServerState
 from heroes.models import MODELS
@@ -26,15 +27,20 @@ from heroes.models.family import Build, Family
 from heroes.pacing import Limits
 from heroes.rounds import Federation, Stop
 from heroes.schedule import LearningRate
+from heroes.strategies.adp import Adp
+from heroes.strategies.fedavg import FedAvg
+from heroes.strategies.flanc import Flanc
 from heroes.strategies.heroes import Heroes
+from heroes.strategies.heterofl import HeteroFL
 from heroes.submodels import cut_out
 
 T = TypeVar("T")
+COMPOSED = ("heroes", "flanc")  # the schemes whose tensors are factors
 
 
 def assemble(config: Config, model: Build | None = None, data: FederatedData | None = None) -> Federation:
     """Everything that takes part in the run that the configuration describes, with the user's own model or data in its place."""
-    chosen = data or federated(config, *named("data.name", config.data.name, DATASETS)())
+    chosen = data or federated(config, dataset(config))
     if len(chosen.shares) != config.federation.clients:
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
@@ -42,11 +48,12 @@ def assemble(config: Config, model: Build | None = None, data: FederatedData | N
     family = Family(model or model_build(config), config.model.max_width, config.model.rank_ratio)
     fleet = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer = Trainer(family, local_settings(config), torch_device(config.training.device))
-    costs, dense_flops = measure_costs(family, chosen.train, config.training)
-    strategy = heroes(config, family, costs, dense_flops / fleet.fastest)
+    costs, dense_flops = measure_costs(config, family, chosen.train)
+    strategy = scheme(config, family, costs, dense_flops / fleet.fastest)
+    kind = "composed" if config.strategy.name in COMPOSED else "dense"
 
     def score(state: ServerState[Any], width: int) -> Score:
-        resident = trainer.model("composed", width)
+        resident = trainer.model(kind, width)
         resident.load(cut_out(state.tensors, strategy.cut(strategy.serve(width))))
         with one_thread():
             return evaluate(resident, chosen.test, config.evaluation.batch_size, trainer.device)
@@ -60,6 +67,8 @@ def assemble(config: Config, model: Build | None = None, data: FederatedData | N
         seed=config.seed,
         score=score,
         family=family,
+        down_bits=config.exchange.down_bits,
+        feedback=feedback(strategy) if config.exchange.error_feedback else None,
     )
 
 
@@ -70,13 +79,29 @@ def named(key: str, name: str, choices: Mapping[str, T]) -> T:
     return choices[name]
 
 
-def federated(config: Config, train: Examples, test: Examples) -> FederatedData:
+def dataset(config: Config, progress: Progress | None = None) -> Dataset:
+    """The named data set, with the options that the configuration has for it."""
+    named("data.name", config.data.name, DATASETS)
+    takes = {field.name for field in fields(DataOptions)}
+    options = {key: value for key, value in config.data.model_dump().items() if key in takes}
+    return load(config.data.name, DataOptions(**{"seed": config.seed, "progress": progress, **options}))
+
+
+def federated(config: Config, data: Dataset) -> FederatedData:
     """Share the training examples out as the configuration says."""
-    named("data.partition", config.data.partition, PARTITIONS)
-    level = {"gamma": config.data.gamma, "dirichlet": config.data.alpha}.get(config.data.partition, 0.0)
-    rng = seeds.stream(config.seed, "partition")
-    shares = share_out(config.data.partition, train.targets.numpy(), config.federation.clients, rng, level)
-    return FederatedData(train, test, shares)
+    name, clients = config.data.partition, config.federation.clients
+    named("data.partition", name, PARTITIONS)
+    level = {"gamma": config.data.gamma, "by_device": config.data.gamma, "dirichlet": config.data.alpha}.get(name)
+    shares = share_out(
+        name,
+        data.train.targets.numpy(),
+        clients,
+        seeds.stream(config.seed, "partition"),
+        level,
+        owners=data.owners,
+        device_of=Fleet(fleet_kind(config), clients, config.seed).device_of if name == "by_device" else None,
+    )
+    return FederatedData(data.train, data.test, shares)
 
 
 def model_build(config: Config) -> Build:
@@ -95,41 +120,76 @@ def fleet_kind(config: Config) -> FleetKind:
 
 
 def local_settings(config: Config) -> LocalSettings:
-    t = config.training
-    return LocalSettings(t.batch_size, t.momentum, t.weight_decay, t.clip, t.regulariser, t.train_in, probes(config))
+    """How clients train under the configured scheme."""
+    t, s = config.training, config.strategy
+    settings = LocalSettings(
+        batch_size=t.batch_size,
+        momentum=t.momentum,
+        weight_decay=t.weight_decay,
+        clip=t.clip,
+        regulariser=t.regulariser,
+        train_in=t.train_in if config.strategy.name in COMPOSED else "dense",
+        probes=probes(config),
+        up_bits=config.exchange.up_bits,
+    )
+    if isinstance(s, FlancConfig):
+        return replace(settings, regulariser=s.regulariser)
+    if isinstance(s, AdpConfig):
+        return replace(settings, send_gradient=True)
+    if isinstance(s, HeteroFLConfig):
+        return replace(settings, scaler=s.scaler, mask_absent_labels=s.mask_absent_labels, send_labels=s.label_split)
+    return settings
 
 
 def probes(config: Config) -> int:
-    """Estimates are made only where the scheme uses them."""
-    return config.training.probes if config.strategy.adaptive_tau else 0
+    """Estimates are made only where the scheme uses them; ADP's need one batch."""
+    if isinstance(config.strategy, HeroesConfig) and config.strategy.adaptive_tau:
+        return config.training.probes
+    return 1 if isinstance(config.strategy, AdpConfig) else 0
 
 
-def measure_costs(family: Family, train: Examples, training: Any) -> tuple[Costs, int]:
-    """What each width costs, and the FLOPs of a step of the dense full-width model."""
-    batch = np.arange(training.batch_size) % len(train)
+def measure_costs(config: Config, family: Family, train: Examples) -> tuple[Costs, int]:
+    """What each width costs under the configured scheme, and the FLOPs of a step of the dense full-width model."""
+    composed = config.strategy.name in COMPOSED
+    batch = np.arange(config.training.batch_size) % len(train)
     inputs, targets = train.batch(batch, torch.device("cpu"))
     widths = range(1, family.max_width + 1)
     try:
         dense = [step_flops(family.dense(width).module, inputs, targets) for width in widths]
         step = dense
-        if training.train_in == "factors":
+        if composed and config.training.train_in == "factors":
             step = [step_flops(family.composed(width).module, inputs, targets) for width in widths]
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         shape = tuple(inputs.shape[1:])
         raise DataError(f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}): {error}") from error
-    sizes = np.array([tensor_bytes(family.tensor_shapes(width).values()) for width in widths])
-    return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), sizes, sizes), dense[-1]
+    shapes = [(family.tensor_shapes(w) if composed else family.weight_shapes(w)).values() for w in widths]
+    up = np.array([tensors_bytes(of_width, config.exchange.up_bits) for of_width in shapes])
+    if config.strategy.name == "adp":
+        up = up + np.array([tensors_bytes(of_width, 32) for of_width in shapes])  # the gradient travels too, as it is
+    down = np.array([tensors_bytes(of_width, config.exchange.down_bits) for of_width in shapes])
+    return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down), dense[-1]
 
 
-def heroes(config: Config, family: Family, costs: Costs, auto_limit: float) -> Heroes:
+def scheme(config: Config, family: Family, costs: Costs, auto_limit: float) -> Strategy[Any]:
     """The scheme from its section of the configuration."""
     s, t, f = config.strategy, config.training, config.federation
+    rate = LearningRate(t.learning_rate, t.learning_rate_decay, t.learning_rate_floor)
+    download = config.fleet.count_download
+    if isinstance(s, FedAvgConfig):
+        return FedAvg(family, costs, rate, s.tau, download)
+    if isinstance(s, AdpConfig):
+        return Adp(family, costs, rate, f.rounds, s.tau_first, s.tau_max, s.phi, f.time_budget, download)
+    limit = auto_limit if s.step_limit == "auto" else s.step_limit
+    if isinstance(s, HeteroFLConfig):
+        return HeteroFL(family, costs, rate, s.tau, limit, s.label_split, download)
+    if isinstance(s, FlancConfig):
+        return Flanc(family, costs, rate, s.tau, limit, download)
     return Heroes(
         family=family,
         costs=costs,
-        learning_rate=LearningRate(t.learning_rate, t.learning_rate_decay, t.learning_rate_floor),
+        learning_rate=rate,
         rounds=f.rounds,
-        step_limit=auto_limit if s.step_limit == "auto" else s.step_limit,
+        step_limit=limit,
         limits=Limits(s.tau_first, s.tau_min, s.tau_max),
         blocks=s.blocks,
         adaptive_tau=s.adaptive_tau,
@@ -139,8 +199,13 @@ def heroes(config: Config, family: Family, costs: Costs, auto_limit: float) -> H
         threshold=s.threshold,
         time_budget=f.time_budget,
         probes=probes(config),
-        count_download=config.fleet.count_download,
+        count_download=download,
     )
+
+
+def feedback(strategy: Strategy[Any]) -> Feedback:
+    """A place for what rounding leaves out, for the tensors of this scheme."""
+    return Feedback({name: tuple(tensor.shape) for name, tensor in strategy.begin(0).tensors.items()})
 
 
 def stop_rule(config: Config) -> Stop:

@@ -159,6 +159,84 @@ class HeroesConfig(_Section):
         return self
 
 
+class FedAvgConfig(_Section):
+    """The scheme: federated averaging of the dense model."""
+
+    name: Literal["fedavg"] = "fedavg"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+
+
+class AdpConfig(_Section):
+    """The scheme: the dense model with one tau for all, adapted to the time budget."""
+
+    name: Literal["adp"] = "adp"
+    """the scheme"""
+    tau_first: Whole = 1
+    """local steps of everyone in the first round"""
+    tau_max: Whole = 100
+    """most local steps"""
+    phi: Positive = 5e-5
+    """the control parameter of the search: smaller values count drift between clients for more"""
+
+    @model_validator(mode="after")
+    def _tau_in_order(self) -> Self:
+        if self.tau_first > self.tau_max:
+            raise ValueError(f"tau_first is {self.tau_first} but tau_max is {self.tau_max}; tau_first must not be larger")
+        return self
+
+
+class HeteroFLConfig(_Section):
+    """The scheme: the leading channels of the dense model, as many as a device affords."""
+
+    name: Literal["heterofl"] = "heterofl"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    scaler: bool = False
+    """divide hidden activations by the width's share of the full width, in training"""
+    mask_absent_labels: bool = False
+    """set the scores of classes that a client does not hold to zero, in training"""
+    label_split: bool = False
+    """average a row of the classifier only over clients that hold its class"""
+
+
+class FlancConfig(_Section):
+    """The scheme: a shared basis, and a separate coefficient for every width."""
+
+    name: Literal["flanc"] = "flanc"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    regulariser: NotNegative = 0.1
+    """weight of the orthogonality penalty on every basis"""
+
+
+SCHEMES: dict[str, type[HeroesConfig | FedAvgConfig | AdpConfig | HeteroFLConfig | FlancConfig]] = {
+    "heroes": HeroesConfig,
+    "fedavg": FedAvgConfig,
+    "adp": AdpConfig,
+    "heterofl": HeteroFLConfig,
+    "flanc": FlancConfig,
+}
+
+
+class ExchangeConfig(_Section):
+    """How tensors travel, for any scheme."""
+
+    up_bits: Literal[32, 16, 8, 4, 2] = 32
+    """bits of a value on its way up; below 32 differences travel, rounded at random so that the mean is right"""
+    down_bits: Literal[32, 16, 8] = 32
+    """bits of a value on its way down, rounded to nearest"""
+    error_feedback: bool = False
+    """whether a client adds what rounding left out to what it sends next, rounded to nearest"""
+
+
 class FleetConfig(_Section):
     """The pretend world: devices and links."""
 
@@ -211,14 +289,18 @@ class Config(_Section):
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
-    strategy: HeroesConfig = HeroesConfig()
+    strategy: Annotated[HeroesConfig | FedAvgConfig | AdpConfig | HeteroFLConfig | FlancConfig, Field(discriminator="name")] = (
+        HeroesConfig()
+    )
+    exchange: ExchangeConfig = ExchangeConfig()
     fleet: FleetConfig = FleetConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     engine: EngineConfig = EngineConfig()
 
     def changed(self, settings: Mapping[str, Any]) -> Config:
         """The same with some keys changed: `config.changed({"training.momentum": 0.5})`."""
-        tree = self.model_dump(mode="python")
+        name = settings.get("strategy.name", self.strategy.name)
+        tree = self.with_strategy(name if isinstance(name, str) else repr(name)).model_dump(mode="python")
         for dotted, value in settings.items():
             *sections, key = dotted.split(".")
             branch = tree
@@ -228,6 +310,12 @@ class Config(_Section):
                     raise ConfigError(f"unknown key {dotted!r}: {section!r} is not a section")
             branch[key] = value
         return parse(tree)
+
+    def with_strategy(self, name: str) -> Config:
+        """The same with another scheme at its defaults; the present scheme keeps its settings."""
+        if name not in SCHEMES:
+            raise ConfigError(f"strategy.name is {name!r}: {did_you_mean(name, SCHEMES)}")
+        return self if name == self.strategy.name else self.model_copy(update={"strategy": SCHEMES[name]()})
 
 
 def parse(tree: Mapping[str, Any]) -> Config:
@@ -278,10 +366,11 @@ def to_toml(config: Config) -> str:
     return "\n".join(lines) + "\n"
 
 
-def keys() -> Iterator[tuple[str, Any, str]]:
-    """Every key with its default and what it means."""
+def keys(strategy: str = "heroes") -> Iterator[tuple[str, Any, str]]:
+    """Every key with its default and what it means, as they are for this scheme."""
+    defaults = Config().with_strategy(strategy)
     for name, field in Config.model_fields.items():
-        default = field.default
+        default = getattr(defaults, name)
         if isinstance(default, _Section):
             for key, inner in type(default).model_fields.items():
                 yield f"{name}.{key}", getattr(default, key), inner.description or ""
@@ -303,6 +392,8 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         inner = merged.get(key)
+        if isinstance(inner, dict) and isinstance(value, dict) and value.get("name", inner.get("name")) != inner.get("name"):
+            inner = {}  # another scheme, fleet, model: nothing of the old one fits
         merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
     return merged
 
@@ -311,8 +402,9 @@ def _sentences(details: list[ErrorDetails], tree: Mapping[str, Any]) -> list[str
     """For every wrong key what was wrong, with the value, and what would be right."""
     wanted: dict[str, list[str]] = {}
     for detail in details:
-        name = ".".join(str(part) for part in detail["loc"][:2])
-        wanted.setdefault(name, []).append(_wanted(detail, name))
+        place = [str(part) for part in detail["loc"] if str(part) not in SCHEMES]
+        name = "strategy.name" if detail["type"].startswith("union_tag") else ".".join(place[:2])
+        wanted.setdefault(name, []).append(_wanted(detail, name, tree))
     first = "it should be "
     return [
         _said(name, tree) + ", or ".join([phrases[0], *(phrase.removeprefix(first) for phrase in phrases[1:])])
@@ -323,28 +415,42 @@ def _sentences(details: list[ErrorDetails], tree: Mapping[str, Any]) -> list[str
 def _said(name: str, tree: Mapping[str, Any]) -> str:
     """The beginning of the sentence: the key, and its value where it has one."""
     section, _, key = name.partition(".")
-    known = [known for known, *_ in keys()]
+    known = _known(tree)
     if name not in known and name in Config.model_fields and isinstance(tree.get(name), Mapping):
         return f"{name}: "
     if name not in known and name not in Config.model_fields:
         return f"unknown key {name!r}: "
-    value = tree[section][key] if key else tree[section]
+    inside = tree[section]
+    value = (inside.get(key, "missing") if isinstance(inside, Mapping) else getattr(inside, key)) if key else inside
     return f"{name} is {list(value) if isinstance(value, tuple) else value!r}: "
 
 
-def _wanted(detail: ErrorDetails, name: str) -> str:
+def _known(tree: Mapping[str, Any]) -> list[str]:
+    """The keys there are with the scheme that the tree names."""
+    section = tree.get("strategy")
+    name = section.get("name") if isinstance(section, Mapping) else None
+    return [key for key, *_ in keys(name if name in SCHEMES else "heroes")]
+
+
+def _wanted(detail: ErrorDetails, name: str, tree: Mapping[str, Any]) -> str:
     kind = detail["type"]
+    if kind.startswith("union_tag"):
+        section = tree["strategy"]
+        given = section.get("name", "") if isinstance(section, Mapping) else ""
+        return did_you_mean(str(given), SCHEMES)
     if kind == "extra_forbidden":
         section, _, key = name.partition(".")
-        inside = [known.removeprefix(f"{section}.") for known, *_ in keys() if known.startswith(f"{section}.")]
+        inside = [known.removeprefix(f"{section}.") for known in _known(tree) if known.startswith(f"{section}.")]
         return did_you_mean(key, inside) if key else did_you_mean(section, Config.model_fields)
     if kind == "value_error":
         return str(detail["ctx"]["error"])
     if kind == "literal_error":
         choices = detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        if all(choice.isdigit() for choice in choices):
+            return f"it should be one of {', '.join(choices)}"
         return did_you_mean(str(detail["input"]), choices) if len(choices) > 1 else f"it should be {choices[0]!r}"
     if kind in ("missing", "too_long", "tuple_type"):
         return "it should be two numbers, [low, high]"
-    if kind in ("model_type", "dict_type"):
+    if kind in ("model_type", "dict_type", "model_attributes_type"):
         return f"it should be a section, [{name}] with keys of its own"
     return detail["msg"].replace("Input should be", "it should be", 1)

@@ -28,6 +28,10 @@ M = TypeVar("M")
 class Strategy(Protocol[M]):
     """A federated-learning scheme. It holds settings only; what it remembers lives in the state."""
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The widths it can serve, narrowest first; the last is the complete model."""
+
     def begin(self, seed: int) -> ServerState[M]:
         """The state before the first round."""
 

@@ -24,6 +24,12 @@ class ModelError(HeroesError):
     """A model family cannot be cut into widths."""
 
 
+class ExchangeError(HeroesError):
+    """A tensor cannot travel: a value is not finite, or what arrived is malformed."""
+
+    exit_code = 1
+
+
 class RunFolderError(HeroesError):
     """A run folder cannot be written or read."""
 

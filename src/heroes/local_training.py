@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,12 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heroes import seeds
 from heroes.composition.compose import orthogonality
 from heroes.data.examples import Examples
-from heroes.messages import Estimates, Integers, Task, Update
+from heroes.errors import ExchangeError
+from heroes.exchange import pack_update, pack_with_feedback, unpack_update
+from heroes.messages import Integers, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
-
-Batch = tuple[Tensor, Tensor]
+from heroes.probing import Batch, Probe, estimate, probe
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class LocalSettings:
 
     `train_in`: "factors" trains basis and coefficient through the composition; "weights" trains the composed weights and
     decomposes them afterwards; "dense" is for schemes without composition, whose tensors are the weights.
+    `scaler` and `mask_absent_labels` are HeteroFL's extras, `send_gradient` is ADP's, `send_labels` HeteroFL's.
     """
 
     batch_size: int = 32
@@ -35,6 +37,11 @@ class LocalSettings:
     regulariser: float = 0.0
     train_in: str = "factors"
     probes: int = 2
+    up_bits: int = 32
+    scaler: bool = False
+    mask_absent_labels: bool = False
+    send_gradient: bool = False
+    send_labels: bool = False
 
 
 class Trainer:
@@ -50,23 +57,41 @@ class Trainer:
         """One client's round."""
         settings, assignment = self.settings, task.assignment
         width = assignment.selection.width
+        labels = tuple(torch.unique(examples.targets[torch.from_numpy(share)]).tolist()) if self._needs_labels else ()
         with own_randomness(task.seed):
             rng = np.random.default_rng(task.seed)
             batches = draw_batches(share, settings.batch_size, assignment.tau, rng)
             probes = draw_batches(share, settings.batch_size, settings.probes, rng)
             probe_batches = [examples.batch(indices, self.device) for indices in probes]
-            start = self.family.plain_weights(task.tensors)
-            before = self._gradients(width, start, probe_batches)
-            loss, end_tensors = self._descend(task, (examples.batch(i, self.device, rng) for i in batches))
-            end = self.family.plain_weights(end_tensors)
-            after = self._gradients(width, end, probe_batches)
+            before = self._probe(width, task.tensors, probe_batches)
+            loss, trained = self._descend(task, (examples.batch(i, self.device, rng) for i in batches), labels)
+            after = self._probe(width, trained, probe_batches)
+        answer = self.family.factors(trained, task.tensors) if settings.train_in == "weights" else trained
+        tensors, residuals = self._sent(task, answer)
         return Update(
             client=assignment.client,
             round=assignment.round,
-            tensors=self._answer(task.tensors, end_tensors),
+            tensors=tensors,
             samples=len(share),
-            estimates=estimate(loss, before, after, start, end),
+            estimates=estimate(loss, before, after),
+            residuals=residuals,
+            gradient=before.gradient.float() if before is not None and settings.send_gradient else None,
+            labels=labels if settings.send_labels else (),
         )
+
+    def _sent(self, task: Task, answer: dict[str, Tensor]) -> tuple[Tensors, Tensors | None]:
+        """What the server will see of the answer in the configured number of bits, and what rounding leaves out."""
+        bits, feedback = self.settings.up_bits, task.residuals
+        if bits == 32 and feedback is None:
+            return answer, None
+        try:
+            if feedback is None:
+                packed = pack_update(answer, task.tensors, bits, seeds.number(task.seed, "upload"))
+                return unpack_update(packed, task.tensors), None
+            packed, left = pack_with_feedback(answer, task.tensors, bits, feedback)
+            return unpack_update(packed, task.tensors), left
+        except ExchangeError:  # not finite: the server will see that and say so
+            return answer, feedback
 
     def model(self, kind: str, width: int) -> LocalModel:
         """The resident model of this kind ("dense" or "composed") and width."""
@@ -75,12 +100,18 @@ class Trainer:
             make: Callable[[int], LocalModel] = getattr(self.family, kind)
             self._models[key] = make(width)
             self._models[key].module.to(self.device)
+            if self.settings.scaler:
+                scale_activations(self._models[key].module, self.family.max_width / width)
         return self._models[key]
 
-    def _answer(self, sent: Mapping[str, Tensor], trained: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.family.factors(trained, sent) if self.settings.train_in == "weights" else trained
+    @property
+    def _needs_labels(self) -> bool:
+        return self.settings.send_labels or self.settings.mask_absent_labels
 
-    def _descend(self, task: Task, batches: Iterator[Batch]) -> tuple[float, dict[str, Tensor]]:
+    def _probe(self, width: int, tensors: Mapping[str, Tensor], batches: list[Batch]) -> Probe | None:
+        return probe(self.model("dense", width), self.family.plain_weights(tensors), batches) if batches else None
+
+    def _descend(self, task: Task, batches: Iterator[Batch], labels: tuple[int, ...]) -> tuple[float, dict[str, Tensor]]:
         """Run SGD; the mean loss over the steps, and the tensors at the end."""
         settings, assignment = self.settings, task.assignment
         factors = settings.train_in == "factors"
@@ -94,7 +125,7 @@ class Trainer:
         total = torch.zeros((), device=self.device)
         for inputs, targets in batches:
             optimiser.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(model.module(inputs), targets)
+            loss = F.cross_entropy(self._scores(model, inputs, labels), targets)
             total += loss.detach()
             if settings.regulariser:
                 loss = loss + settings.regulariser * sum(orthogonality(basis) for basis in model.bases)
@@ -104,42 +135,20 @@ class Trainer:
             optimiser.step()
         return float(total) / assignment.tau, model.read()
 
-    def _gradients(self, width: int, weights: Mapping[str, Tensor], batches: list[Batch]) -> list[Tensor]:
-        """The gradient with respect to the plain weights on every batch, each as one long vector."""
-        if not batches:
-            return []
-        model = self.model("dense", width)
-        model.load(weights)
-        model.module.eval()
-        parameters = [p for p in model.parameters.values() if p.requires_grad]
-        found = []
-        for inputs, targets in batches:
-            gradients = torch.autograd.grad(F.cross_entropy(model.module(inputs), targets), parameters, allow_unused=True)
-            flat = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters, strict=True)]
-            found.append(torch.cat([g.reshape(-1) for g in flat]).double().cpu())
-        return found
+    def _scores(self, model: LocalModel, inputs: Tensor, labels: tuple[int, ...]) -> Tensor:
+        scores: Tensor = model.module(inputs)
+        if not self.settings.mask_absent_labels:
+            return scores
+        held = torch.zeros(scores.shape[1], device=scores.device)
+        held[list(labels)] = 1.0
+        return scores * held
 
 
-def estimate(
-    loss: float,
-    before: list[Tensor],
-    after: list[Tensor],
-    start: Mapping[str, Tensor],
-    end: Mapping[str, Tensor],
-) -> Estimates:
-    """L, sigma^2 and G^2 from the probe gradients at the received weights and at the trained ones."""
-    if not before:
-        return Estimates(loss)
-    g = torch.stack(before)
-    mean = g.mean(dim=0)
-    moved = math.sqrt(sum(float((end[n].double() - start[n].double()).square().sum()) for n in start))
-    turned = float((torch.stack(after).mean(dim=0) - mean).norm())
-    return Estimates(
-        loss=loss,
-        smoothness=turned / moved if moved > 0 else None,
-        variance=float((g - mean).square().sum()) / (len(before) - 1) if len(before) > 1 else None,
-        gradient=float(g.square().sum(dim=1).mean()),
-    )
+def scale_activations(module: nn.Module, factor: float) -> None:
+    """Multiply what hidden convolutions and linear layers put out, in training only; the output layer is the last of them."""
+    layers = [m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))]
+    for layer in layers[:-1]:
+        layer.register_forward_hook(lambda m, _, out: out * factor if m.training else out)
 
 
 def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Generator) -> list[Integers]:

@@ -92,6 +92,7 @@ class Task:
     assignment: Assignment
     tensors: Tensors
     seed: int
+    residuals: Tensors | None = None  # what the client's earlier roundings left out, under error feedback
 
 
 @dataclass(frozen=True)
@@ -102,17 +103,21 @@ class Estimates:
     smoothness: float | None = None
     variance: float | None = None
     gradient: float | None = None
+    lipschitz: float | None = None  # of the loss itself, for schemes that use it
 
 
 @dataclass(frozen=True)
 class Update:
-    """What comes back from a client."""
+    """What comes back from a client. `gradient` is the gradient at the received weights, for schemes that ask for it."""
 
     client: int
     round: int
     tensors: Tensors
     samples: int
     estimates: Estimates
+    residuals: Tensors | None = None  # what this rounding left out; stays with the client, does not travel
+    gradient: Tensor | None = None
+    labels: tuple[int, ...] = ()  # the classes the client holds, for schemes that ask for them
 
 
 @dataclass(frozen=True)

@@ -152,8 +152,8 @@ def mean_deadline(mu: Floats, nu: Floats, tau: float, tau_min: int, tau_max: int
 
     The left side is piecewise linear: a client's line starts at nu + tau_min*mu, rises by 1/mu and ends at nu + tau_max*mu.
 
-    >>> mean_deadline(np.array([1.0, 2.0]), np.array([0.0, 1.0]), 4.0, 1, 100)
-    5.666666666666667
+    >>> round(mean_deadline(np.array([1.0, 2.0]), np.array([0.0, 1.0]), 4.0, 1, 100), 6)
+    5.666667
     """
     knots = np.concatenate([nu + tau_min * mu, nu + tau_max * mu])
     bends = np.concatenate([1.0 / mu, -1.0 / mu]) / len(mu)
@@ -195,14 +195,17 @@ class Intervals:
     straggler: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def step_intervals(mu: Floats, nu: Floats, deadline: float, rho: float, tau_min: int, tau_max: int) -> Intervals:
-    """[tau_a, tau_b] of every client, both within [tau_min, tau_max]; an empty interval becomes [tau_b, tau_b]."""
-    slack = _SLACK * max(deadline, 1.0)
-    high = np.floor((deadline + slack - nu) / mu)
-    low = np.ceil((deadline - rho - slack - nu) / mu)
+def step_intervals(mu: Floats, nu: Floats, deadline: Deadline, rho: float, limits: Limits) -> Intervals:
+    """[tau_a, tau_b] of every client, within the limits; an empty interval becomes [tau_b, tau_b], the setter keeps its tau."""
+    tau_min, tau_max = limits.tau_min, limits.tau_max
+    slack = _SLACK * max(deadline.seconds, 1.0)
+    high = np.floor((deadline.seconds + slack - nu) / mu)
+    low = np.ceil((deadline.seconds - rho - slack - nu) / mu)
     high = np.clip(high, tau_min, tau_max).astype(np.int64)
     low = np.minimum(np.clip(low, tau_min, tau_max).astype(np.int64), high)
-    return Intervals(low, high, nu + tau_min * mu > deadline + slack)
+    if deadline.setter is not None and deadline.setter_tau is not None:
+        low[deadline.setter] = high[deadline.setter] = deadline.setter_tau
+    return Intervals(low, high, nu + tau_min * mu > deadline.seconds + slack)
 
 
 def bound(estimates: Estimates, rounds: int, tau: float, learning_rate: float, reducing_error: float) -> float | None:

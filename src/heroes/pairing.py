@@ -31,10 +31,14 @@ class Pairing:
         turn = 0
         for update in self.updates:
             n = place.get(update.client)
-            if n is None or n < turn or n in waiting:
-                self.lost.append(Lost(update.client, "unknown client" if n is None else "answered twice"))
-                continue
-            waiting[n] = self._checked(self.plan[n], update)
+            if n is None:
+                self.lost.append(Lost(update.client, "unknown client"))
+            elif update.round != self.plan[n].round:
+                self.lost.append(Lost(update.client, f"answers round {update.round} in round {self.plan[n].round}"))
+            elif n < turn or n in waiting:
+                self.lost.append(Lost(update.client, "answered twice"))
+            else:
+                waiting[n] = self._checked(self.plan[n], update)
             while turn in waiting:
                 yield from self._hand_on(turn, waiting.pop(turn))
                 turn += 1
@@ -50,17 +54,15 @@ class Pairing:
             yield self.plan[n], update
 
     def _checked(self, assignment: Assignment, update: Update) -> Update | None:
-        reason = fault(assignment, update, self.expected(assignment))
+        reason = fault(update, self.expected(assignment))
         if reason is None:
             return update
         self.lost.append(Lost(update.client, reason))
         return None
 
 
-def fault(assignment: Assignment, update: Update, expected: Shapes) -> str | None:
+def fault(update: Update, expected: Shapes) -> str | None:
     """Why an update must not enter the model, or None."""
-    if update.round != assignment.round:
-        return f"answers round {update.round} in round {assignment.round}"
     if not math.isfinite(update.estimates.loss):
         return f"loss is {update.estimates.loss}"
     if update.tensors.keys() != expected.keys():

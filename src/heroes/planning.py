@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from heroes.fleet.costs import Costs
-from heroes.messages import Assignment, Cohort, Floats, Integers, Selection
+from heroes.messages import Assignment, Cohort, Floats, Integers, Plan, Selection
 
 
 @dataclass(frozen=True)
@@ -69,3 +69,13 @@ def assignments(
         )
         for n in range(len(cohort))
     )
+
+
+def same_tau_plan(
+    rounds_done: int, cohort: Cohort, load: Load, learning_rate: float, serve: Callable[[int], Selection], tau: int
+) -> Plan:
+    """Everyone trains what its width is served, for the same number of steps."""
+    selections = [serve(width) for width in load.widths.tolist()]
+    taus = [tau] * len(cohort)
+    given = assignments(rounds_done + 1, cohort, load, learning_rate, selections, taus)
+    return Plan(given, tau_star=float(tau), rule="fixed")

@@ -11,8 +11,9 @@ import numpy as np
 from heroes import seeds
 from heroes.contracts import Clock, Engine, Strategy, Timing
 from heroes.evaluation import Score
+from heroes.exchange import Feedback, pack_tensors, unpack_tensors
 from heroes.fleet.devices import Fleet
-from heroes.messages import Assignment, ClientRecord, Facts, Integers, Plan, RoundRecord, ServerState, Task
+from heroes.messages import Assignment, ClientRecord, Facts, Integers, Plan, RoundRecord, ServerState, Task, Update
 from heroes.models.family import Family
 from heroes.pairing import Pairing
 from heroes.submodels import cut_out, cut_shapes
@@ -55,6 +56,8 @@ class Federation:
     seed: int
     score: Callable[[ServerState[Any], int], Score]
     family: Family
+    down_bits: int = 32
+    feedback: Feedback | None = None  # where clients' rounding residuals are kept in a simulation
 
 
 def sample(fleet: Fleet, cohort: int, seed: int, round_number: int) -> Integers:
@@ -70,14 +73,26 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
     plan = f.strategy.assign(state, clients)  # width, blocks, tau for each
     updates = f.engine.run(plan.assignments, lambda a: make_task(f, state, a))  # local training happens behind this line
     answers = Pairing(plan.assignments, updates, lambda a: cut_shapes(state.tensors, f.strategy.cut(a.selection)))
-    after, facts = f.strategy.aggregate(state, plan, answers)
+    after, facts = f.strategy.aggregate(state, plan, remembered(f, answers))
     return record(after, plan, answers, facts, f.clock.elapse(plan.assignments))
 
 
 def make_task(f: Federation, state: ServerState[M], assignment: Assignment) -> Task:
-    """Cut the client's slice out of the global model."""
-    tensors = cut_out(state.tensors, f.strategy.cut(assignment.selection))
-    return Task(assignment, tensors, seeds.client(f.seed, assignment.round, assignment.client))
+    """Cut the client's slice out of the global model, as it looks after travelling down."""
+    cut = f.strategy.cut(assignment.selection)
+    tensors = cut_out(state.tensors, cut)
+    if f.down_bits < 32:
+        tensors = unpack_tensors(pack_tensors(tensors, f.down_bits))
+    residuals = None if f.feedback is None else f.feedback.residuals(assignment.client, cut)
+    return Task(assignment, tensors, seeds.client(f.seed, assignment.round, assignment.client), residuals)
+
+
+def remembered(f: Federation, answers: Pairing) -> Iterator[tuple[Assignment, Update]]:
+    """Hand the answers on, keeping what their roundings left out for the client's next turn."""
+    for assignment, update in answers:
+        if f.feedback is not None and update.residuals is not None:
+            f.feedback.keep(assignment.client, f.strategy.cut(assignment.selection), update.residuals)
+        yield assignment, update
 
 
 def record(
@@ -147,7 +162,7 @@ def run(
         reason = stop.reason(entry)
         if reason is not None:
             entry = entry if entry.accuracy is not None else _scored(f, state, entry)
-            widths = range(1, f.family.max_width + 1) if every_width else ()
+            widths = f.strategy.widths if every_width else ()
             by_width = {width: f.score(state, width).accuracy for width in widths}
             entry = replace(entry, stopped=reason, accuracy_by_width=by_width)
         yield state, entry
@@ -156,5 +171,5 @@ def run(
 
 
 def _scored(f: Federation, state: ServerState[Any], entry: RoundRecord) -> RoundRecord:
-    score = f.score(state, f.family.max_width)
+    score = f.score(state, f.strategy.widths[-1])
     return replace(entry, accuracy=score.accuracy, test_loss=score.loss)

@@ -12,7 +12,7 @@ from torch import nn
 from heroes import rounds
 from heroes.assemble import assemble, federated, stop_rule
 from heroes.config import Config, to_toml
-from heroes.data import Examples, FederatedData
+from heroes.data import Dataset, Examples, FederatedData
 from heroes.messages import RoundRecord, ServerState, plain
 from heroes.models.family import Build
 from heroes.report.summary import Summary
@@ -38,7 +38,7 @@ class Run:
     def model(self, width: int | None = None) -> nn.Module:
         """The trained model at a width (the complete one by default): a plain module, ready to use or to send to a device."""
         strategy = self.federation.strategy
-        wanted = width or self.federation.family.max_width
+        wanted = width or strategy.widths[-1]
         tensors = cut_out(self.state.tensors, strategy.cut(strategy.serve(wanted)))
         local = self.federation.family.dense(wanted)
         local.load(self.federation.family.plain_weights(tensors))
@@ -61,7 +61,7 @@ def run(
     """
     config = _named_honestly(config, model, data)
     if isinstance(data, tuple):
-        data = federated(config, *data)
+        data = federated(config, Dataset(*data))
     federation = assemble(config, model, data)
     folder = RunFolder(Path(out), to_toml(config), overwrite=overwrite) if out is not None else None
     try:

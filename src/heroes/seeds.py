@@ -6,12 +6,13 @@ A stream depends on the run's seed and its own name only, never on what was draw
 from __future__ import annotations
 
 import hashlib
+import json
 
 import numpy as np
 
 
 def _key(seed: int, names: tuple[str | int, ...]) -> int:
-    text = "/".join([str(seed), *(f"{type(name).__name__}:{name}" for name in names)])
+    text = json.dumps([int(seed), *(name if isinstance(name, str) else int(name) for name in names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
 
 

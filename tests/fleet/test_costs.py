@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from heroes.composition.compose import Layout
-from heroes.fleet.costs import step_flops, tensor_bytes
+from heroes.fleet.costs import step_flops
 from heroes.models import digits_cnn
 from heroes.models.family import Family
 from heroes.models.layers import COMPOSE, FACTORED, ComposedConv2d, ComposedLinear
@@ -172,6 +172,3 @@ def test_the_composed_digits_model_is_cheaper_than_the_dense_one_at_full_width()
     assert composed < 0.5 * dense
 
 
-def test_tensor_bytes_are_four_per_element() -> None:
-    assert tensor_bytes([(2, 3), (5,), ()]) == 4 * (6 + 5 + 1)
-    assert tensor_bytes([]) == 0

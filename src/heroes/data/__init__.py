@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from heroes.data.datasets import DataOptions, Dataset, Progress, data_directory
 from heroes.data.digits import load_digits
+from heroes.data.downloading import Patience
 from heroes.data.examples import Examples, FederatedData, Shares, from_dataset
-from heroes.data.partitions import PARTITIONS, share_out
+from heroes.data.fetching import Listing, get, listed
+from heroes.data.loading import DATASETS, load
+from heroes.data.partitions import PARTITIONS, SplitRequest, share_out
+from heroes.data.verifying import Verdict, verify
 
-DATASETS: dict[str, Callable[[], tuple[Examples, Examples]]] = {"digits": load_digits}
-
-__all__ = ["DATASETS", "PARTITIONS", "Examples", "FederatedData", "Shares", "from_dataset", "load_digits", "share_out"]
+__all__ = [
+    "DATASETS",
+    "PARTITIONS",
+    "DataOptions",
+    "Dataset",
+    "Examples",
+    "FederatedData",
+    "Listing",
+    "Patience",
+    "Progress",
+    "Shares",
+    "SplitRequest",
+    "Verdict",
+    "data_directory",
+    "from_dataset",
+    "get",
+    "listed",
+    "load",
+    "load_digits",
+    "share_out",
+    "verify",
+]

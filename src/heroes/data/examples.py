@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -14,6 +15,7 @@ from torch.utils.data import Dataset
 from heroes.errors import DataError
 from heroes.messages import Integers
 
+Bytes = npt.NDArray[np.uint8]
 Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
 
 

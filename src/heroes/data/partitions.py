@@ -1,70 +1,208 @@
 """How examples are shared out over clients. Every partition gives each client at least one example, and none to two.
 
-`iid` and `dirichlet` use every example; `gamma` keeps its proportions exact and leaves out what does not fit.
+`iid` and `dirichlet` use every example, `natural` all of every owner it keeps; `gamma`, `by_device` and `missing` keep their
+proportions and leave out what does not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from heroes.data.examples import Shares
 from heroes.errors import DataError, did_you_mean
 from heroes.messages import Integers
 
-Partition = Callable[[Integers, int, np.random.Generator, float], Shares]
+
+@dataclass(frozen=True)
+class SplitRequest:
+    """What is to be shared out, over how many clients, and what is known of examples and clients."""
+
+    labels: npt.NDArray[np.integer[Any]]
+    clients: int
+    level: float | None = None
+    """the non-IID level, where a partition has one; None is its default"""
+    owners: Integers | None = None
+    """the owner of every example, for `natural`"""
+    device_of: npt.NDArray[np.integer[Any]] | None = None
+    """the device class of every client, for `by_device`"""
 
 
-def share_out(name: str, labels: Integers, clients: int, rng: np.random.Generator, level: float) -> Shares:
-    """Share the examples out by the named partition. `level` is its non-IID level: gamma's percentage, dirichlet's alpha."""
+Partition = Callable[[SplitRequest, np.random.Generator], Shares]
+
+
+def share_out(
+    name: str,
+    labels: npt.NDArray[np.integer[Any]],
+    clients: int,
+    rng: np.random.Generator,
+    level: float | None = None,
+    *,
+    owners: Integers | None = None,
+    device_of: npt.NDArray[np.integer[Any]] | None = None,
+) -> Shares:
+    """Share the examples out by the named partition.
+
+    `level` is its non-IID level: the percentage of gamma and by_device, dirichlet's alpha, the number of classes missing.
+    """
     if name not in PARTITIONS:
         raise DataError(f"unknown partition {name!r}: {did_you_mean(name, PARTITIONS)}")
     if clients > len(labels):
         raise DataError(f"{clients} clients cannot share {len(labels)} examples; use at most {len(labels)} clients")
-    return PARTITIONS[name](labels, clients, rng, level)
+    return PARTITIONS[name](SplitRequest(labels, clients, level, owners, device_of), rng)
 
 
-def iid(labels: Integers, clients: int, rng: np.random.Generator, level: float = 0.0) -> Shares:
+def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """Shuffled and dealt out evenly."""
-    return Shares.of(list(np.array_split(rng.permutation(len(labels)), clients)))
+    return Shares.of(list(np.array_split(rng.permutation(len(request.labels)), request.clients)))
 
 
-def gamma(labels: Integers, clients: int, rng: np.random.Generator, level: float = 40.0) -> Shares:
+def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """`level` percent of a client's examples from one class (client n's is n mod C), the rest evenly from the others."""
-    classes = np.unique(labels)
-    supply = np.array([(labels == c).sum() for c in classes])
+    classes = len(np.unique(request.labels))
+    return _with_main_class(request, np.arange(request.clients) % classes, rng, "gamma")
+
+
+def by_device(request: SplitRequest, rng: np.random.Generator) -> Shares:
+    """As gamma, but the main class follows the device class: weak devices hold some classes, strong ones others."""
+    if request.device_of is None:
+        raise DataError("partition 'by_device' needs the device class of every client, and none was given")
+    if len(request.device_of) != request.clients:
+        raise DataError(f"device_of names the device class of {len(request.device_of)} clients, but there are {request.clients}")
+    main = _main_by_device(request.device_of, len(np.unique(request.labels)))
+    return _with_main_class(request, main, rng, "by_device")
+
+
+def _main_by_device(device_of: npt.NDArray[np.integer[Any]], classes: int) -> Integers:
+    """The main class of every client: classes in order over the devices in order, each device's in turn over its clients.
+
+    >>> _main_by_device(np.array([0, 1, 0, 1, 0]), 4).tolist()
+    [0, 2, 1, 3, 0]
+    """
+    devices, device = np.unique(device_of, return_inverse=True)
+    holder = np.arange(classes) * len(devices) // classes
+    main = np.empty(len(device), dtype=np.int64)
+    for d in range(len(devices)):
+        own = np.flatnonzero(holder == d)
+        if len(own) == 0:  # more devices than classes
+            own = np.array([d * classes // len(devices)])
+        members = np.flatnonzero(device == d)
+        main[members] = own[np.arange(len(members)) % len(own)]
+    return main
+
+
+def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Generator, name: str) -> Shares:
+    """The largest equal shares that keep the proportions exact."""
+    level = 40.0 if request.level is None else request.level
+    if not 0 <= level <= 100:
+        raise DataError(f"partition {name!r} has a level of {level:g}; it is a percentage, 0 to 100")
+    labels, clients = request.labels, request.clients
+    supply = np.unique(labels, return_counts=True)[1]
     for size in range(len(labels) // clients, 0, -1):
-        demand = _gamma_counts(clients, len(classes), size, level)
+        demand = _main_class_counts(main, len(supply), size, level)
         if (demand.sum(axis=0) <= supply).all():
-            break
-    else:
-        raise DataError(
-            f"partition 'gamma' at {level:g} % needs more examples of some class than there are, even with one example a client "
-            f"({clients} clients, classes have {supply.min()} to {supply.max()} examples); use fewer clients"
-        )
-    pools = [rng.permutation(np.flatnonzero(labels == c)) for c in classes]
-    cuts = np.concatenate([np.zeros((1, len(classes)), dtype=np.int64), demand.cumsum(axis=0)])
-    return Shares.of(
-        [np.concatenate([pool[cuts[n, c] : cuts[n + 1, c]] for c, pool in enumerate(pools)]) for n in range(clients)]
+            return _deal(labels, demand, rng)
+    raise DataError(
+        f"partition {name!r} at {level:g} % needs more examples of some class than there are, even with one example a client "
+        f"({clients} clients, classes have {supply.min()} to {supply.max()} examples); use fewer clients"
     )
 
 
-def _gamma_counts(clients: int, classes: int, size: int, level: float) -> Integers:
+def _main_class_counts(main: Integers, classes: int, size: int, level: float) -> Integers:
     """How many examples of each class every client gets: (clients, classes)."""
     if classes == 1:
-        return np.full((clients, 1), size, dtype=np.int64)
-    main = round(level / 100 * size)
-    each, extra = divmod(size - main, classes - 1)
-    client = np.arange(clients)[:, None]
-    offset = (np.arange(classes)[None, :] - client) % classes  # 0 at the main class, then 1 .. C-1
-    turn = client // classes * max(extra, 1)  # who gets one more moves on from client to client
+        return np.full((len(main), 1), size, dtype=np.int64)
+    of_main = round(level / 100 * size)
+    each, extra = divmod(size - of_main, classes - 1)
+    offset = (np.arange(classes)[None, :] - main[:, None]) % classes  # 0 at the main class, then 1 .. C-1
+    turn = _turns(main)[:, None] * max(extra, 1)  # who gets one more moves on from client to client
     counts = each + ((offset - 1 - turn) % (classes - 1) < extra)
-    return np.where(offset == 0, main, counts).astype(np.int64)
+    return np.where(offset == 0, of_main, counts).astype(np.int64)
 
 
-def dirichlet(labels: Integers, clients: int, rng: np.random.Generator, level: float = 0.5) -> Shares:
+def _turns(main: Integers) -> Integers:
+    """How many clients before each have the same main class.
+
+    >>> _turns(np.array([0, 1, 0, 1, 0])).tolist()
+    [0, 0, 1, 1, 2]
+    """
+    order = np.argsort(main, kind="stable")
+    ranked = main[order]
+    turns = np.empty(len(main), dtype=np.int64)
+    turns[order] = np.arange(len(main)) - np.searchsorted(ranked, ranked)
+    return turns
+
+
+def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
+    """Each client lacks `level` of the classes and has the same number of examples of every other; 0 is IID."""
+    supply = np.unique(request.labels, return_counts=True)[1]
+    classes, level = len(supply), 40 if request.level is None else request.level
+    if level != int(level) or not 0 <= level < classes:
+        raise DataError(
+            f"partition 'missing' has a level of {level:g}; it is the number of classes that a client lacks, 0 to {classes - 1}"
+        )
+    has = ~_dealt_evenly(request.clients, classes, int(level), rng)
+    holders = has.sum(axis=0)
+    each = int((supply // np.maximum(holders, 1))[holders > 0].min())
+    if each == 0:
+        raise DataError(
+            f"partition 'missing' at {level:g} needs one example of every class for each of up to {holders.max()} clients that "
+            f"have it, but there are {supply.min()} of some; use fewer clients"
+        )
+    turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(holders, 1)  # what is left over: one more for the first
+    return _deal(request.labels, np.where(has, each + (turn < supply - each * holders), 0), rng)
+
+
+def _dealt_evenly(clients: int, classes: int, level: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Which classes each client lacks (clients, classes): dealt from shuffled decks, so that all are lacked equally often."""
+    lacks = np.zeros((clients, classes), dtype=bool)
+    deck: list[int] = []
+    for client in range(clients):
+        hand, deck = deck[:level], deck[level:]
+        if len(hand) < level:
+            fresh = rng.permutation(classes).tolist()
+            fresh.sort(key=hand.__contains__)  # those in hand go to the bottom: nobody lacks a class twice
+            short = level - len(hand)
+            hand, deck = hand + fresh[:short], fresh[short:]
+        lacks[client, hand] = True
+    return lacks
+
+
+def _deal(labels: npt.NDArray[np.integer[Any]], demand: Integers, rng: np.random.Generator) -> Shares:
+    """Give every client the number of examples of each class that it is due: demand is (clients, classes)."""
+    pools = [rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
+    cuts = np.concatenate([np.zeros((1, len(pools)), dtype=np.int64), demand.cumsum(axis=0)])
+    return Shares.of(
+        [np.concatenate([pool[cuts[n, c] : cuts[n + 1, c]] for c, pool in enumerate(pools)]) for n in range(len(demand))]
+    )
+
+
+def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
+    """A client is whoever made the examples: a role, a writer. With fewer clients than owners, owners are drawn."""
+    if request.owners is None:
+        raise DataError("partition 'natural' needs to know who made each example, and this data does not say")
+    if len(request.owners) != len(request.labels):
+        raise DataError(f"there are {len(request.labels)} examples but {len(request.owners)} owners; each example needs one")
+    names, owner, sizes = np.unique(request.owners, return_inverse=True, return_counts=True)
+    if request.clients > len(names):
+        raise DataError(
+            f"partition 'natural' has {len(names)} owners for {request.clients} clients; use at most {len(names)} clients"
+        )
+    kept = np.sort(rng.choice(len(names), request.clients, replace=False))
+    order = np.argsort(owner, kind="stable").astype(np.int64)
+    starts = np.cumsum(sizes) - sizes
+    return Shares.of([order[starts[n] : starts[n] + sizes[n]] for n in kept])
+
+
+def dirichlet(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """Each class is spread over the clients in proportions drawn from Dirichlet(level); small levels are less even."""
+    labels, clients, level = request.labels, request.clients, 0.5 if request.level is None else request.level
+    if not level > 0:
+        raise DataError(f"partition 'dirichlet' has a level of {level:g}; it must be above 0")
     owner = np.empty(len(labels), dtype=np.int64)
     for c in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == c))
@@ -86,4 +224,11 @@ def _nobody_empty(owner: Integers, clients: int, rng: np.random.Generator) -> No
         sizes[poor] += 1
 
 
-PARTITIONS: dict[str, Partition] = {"iid": iid, "gamma": gamma, "dirichlet": dirichlet}
+PARTITIONS: dict[str, Partition] = {
+    "iid": iid,
+    "gamma": gamma,
+    "dirichlet": dirichlet,
+    "missing": missing,
+    "natural": natural,
+    "by_device": by_device,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,11 +49,6 @@ def _plain_kernels() -> Iterator[None]:
             yield
     finally:
         torch.backends.mkldnn.enabled = fused
-
-
-def tensor_bytes(shapes: Iterable[tuple[int, ...]]) -> int:
-    """Bytes of 32-bit tensors of these shapes."""
-    return 4 * sum(math.prod(shape) for shape in shapes)
 
 
 def _convolution_backward(

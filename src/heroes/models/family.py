@@ -45,6 +45,13 @@ class Parameter:
     def coefficient(self) -> str:
         return f"{self.name}.coefficient"
 
+    @property
+    def scaled_axes(self) -> tuple[tuple[int, int], ...]:
+        """(axis, parts) of every axis of the plain weight that grows with the width."""
+        if self.layout is not None:
+            return (0, self.layout.output_parts), (1, self.layout.input_parts)
+        return ((self.axis, self.parts),) if self.kind == GROUPED else ()
+
     def tensor_shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         """Names and shapes of what a client of this width holds."""
         if self.layout is not None:
@@ -84,6 +91,7 @@ class Family:
         self.rank_ratio = rank_ratio
         self.parameters = _detect(build, max_width, rank_ratio)
         self._cut = lru_cache(maxsize=4096)(self._make_cut)
+        self._weight_cut = lru_cache(maxsize=4096)(self._make_weight_cut)
 
     def module(self, width: int, seed: int = 0) -> nn.Module:
         """The user's module, initialised from the seed; the global generator stays as it was."""
@@ -158,6 +166,34 @@ class Family:
     def cut(self, selection: Selection) -> Cut:
         """Where the tensors of a selection lie in the global tensors."""
         return self._cut(selection)
+
+    @property
+    def classifier(self) -> tuple[str, ...]:
+        """Weight and bias of the output layer: the last weight whose inputs alone grow with the width, and its neighbours."""
+        outputs = [p for p in self.parameters if p.kind == GROUPED and p.axis == 1]
+        if not outputs:
+            return ()
+        home, rows = outputs[-1].sites[-1][0], outputs[-1].shape[0]
+        return tuple(p.name for p in self.parameters if p.shape[:1] == (rows,) and home in {path for path, _ in p.sites})
+
+    def initial_weights(self, seed: int) -> dict[str, Tensor]:
+        """The plain weights of the full-width module before the first round."""
+        return {name: p.detach().clone() for name, p in self.module(self.max_width, seed).named_parameters()}
+
+    def cut_weights(self, groups: tuple[int, ...]) -> Cut:
+        """Where the plain weights of some channel groups lie in the full-width weights."""
+        return self._weight_cut(groups)
+
+    def _make_weight_cut(self, groups: tuple[int, ...]) -> Cut:
+        if groups == tuple(range(self.max_width)):
+            return {p.name: Slice(p.name) for p in self.parameters}
+        return {
+            p.name: Slice(
+                p.name,
+                tuple((axis, group_indices(p.shape[axis], parts, groups, self.max_width)) for axis, parts in p.scaled_axes),
+            )
+            for p in self.parameters
+        }
 
     def _make_cut(self, selection: Selection) -> Cut:
         everything = tuple(range(self.max_width)), tuple(range(self.max_width**2))

@@ -1,6 +1,34 @@
-"""Reads run folders and tells what happened. Works without torch."""
+"""Reads run folders and tells what happened: summaries, comparisons, figures, a page. Works without torch."""
 
+from heroes.report.compare import compare
+from heroes.report.comparison import Comparison, Measure
+from heroes.report.curve import accuracy_curve
+from heroes.report.measures import Spread
+from heroes.report.page import comparison_pictures, run_pictures, write_page
 from heroes.report.records import Records, read_config, read_records
+from heroes.report.runs import Group, RunData, group_runs, load_run, load_runs
+from heroes.report.style import save_figure
 from heroes.report.summary import Summary
+from heroes.report.tables import Table
 
-__all__ = ["Records", "Summary", "read_config", "read_records"]
+__all__ = [
+    "Comparison",
+    "Group",
+    "Measure",
+    "Records",
+    "RunData",
+    "Spread",
+    "Summary",
+    "Table",
+    "accuracy_curve",
+    "compare",
+    "comparison_pictures",
+    "group_runs",
+    "load_run",
+    "load_runs",
+    "read_config",
+    "read_records",
+    "run_pictures",
+    "save_figure",
+    "write_page",
+]

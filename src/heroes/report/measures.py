@@ -78,17 +78,21 @@ class Spread:
         """The sample standard deviation; None for fewer than two."""
         return stdev(self.reached) if len(self.reached) > 1 else None
 
-    def text(self, show: Callable[[float], str], missing: str = "not reached") -> str:
+    def text(self, show: Callable[[float], str], missing: str = "not reached", unit: str = "") -> str:
         """The mean, the deviation where there is one, and how many reached it where not all did.
 
-        >>> Spread((10.0, 14.0, None)).text(lambda value: f"{value:.1f}")
-        '12.0 ± 2.8 (2 of 3 reached)'
+        >>> Spread((10.0, 14.0, None)).text(lambda value: f"{value:.1f}", unit=" s")
+        '12.0 ± 2.8 s (2 of 3 reached)'
         """
         if self.mean is None:
             return missing
         spread = "" if self.std is None else f" ± {show(self.std)}"
-        some = "" if len(self.reached) == len(self.values) else f" ({len(self.reached)} of {len(self.values)} {_verb(missing)})"
-        return f"{show(self.mean)}{spread}{some}"
+        some = (
+            ""
+            if len(self.reached) == len(self.values)
+            else f" ({len(self.reached)} of {len(self.values)} {missing.removeprefix('not ')})"
+        )
+        return f"{show(self.mean)}{spread}{unit}{some}"
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -98,10 +102,6 @@ class Spread:
             "of": len(self.values),
             "values": list(self.values),
         }
-
-
-def _verb(missing: str) -> str:
-    return missing.removeprefix("not ")
 
 
 def round_targets(best: float, count: int = 4) -> tuple[float, ...]:

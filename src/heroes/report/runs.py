@@ -14,6 +14,7 @@ from heroes.report.records import Row, read_config, read_records
 
 IRRELEVANT = ("seed", "training.device")  # do not make two runs different, nor does anything about the engine
 WORLD = ("data.", "fleet.", "federation.clients", "federation.cohort", "model.name")  # what schemes must share to be compared
+Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Group:
         return tuple(run.seed for run in self.runs)
 
     @property
-    def world(self) -> tuple[tuple[str, str], ...]:
+    def world(self) -> Identity:
         """The settings that runs must share for their schemes to be compared."""
         return tuple((key, str(value)) for key, value in sorted(self.runs[0].settings.items()) if key.startswith(WORLD))
 
@@ -88,23 +89,39 @@ def load_runs(folders: Iterable[Path | str]) -> list[RunData]:
     return [load_run(folder) for folder in reversed(distinct.values())]
 
 
-def group_runs(runs: Sequence[RunData], ignoring: tuple[str, ...] = ()) -> list[Group]:
+def group_runs(runs: Sequence[RunData]) -> list[Group]:
     """Runs put together that differ in their seed only, in the order in which the groups first appear.
 
     A group is called by its scheme; where that does not tell groups apart, by the settings that differ as well.
-    Of two runs with the same settings and seed the longer one is kept. `ignoring` names further settings that may differ.
+    Of two runs with the same settings and seed the longer one is kept.
     """
-    members: dict[tuple[tuple[str, str], ...], dict[int, RunData]] = {}
+    kept: dict[tuple[Identity, int], RunData] = {}
     for run in runs:
-        seeds = members.setdefault(_identity(run, ignoring), {})
-        if run.seed not in seeds or len(run.rows) > len(seeds[run.seed].rows):
-            seeds[run.seed] = run
-    ordered = [tuple(seeds[seed] for seed in sorted(seeds)) for seeds in members.values()]
-    firsts = [group[0] for group in ordered]
+        key = (_identity(run, ()), run.seed)
+        if key not in kept or len(run.rows) > len(kept[key].rows):
+            kept[key] = run
+    return _groups(list(kept.values()), ())
+
+
+def series_along(runs: Sequence[RunData], key: str) -> list[Group]:
+    """Runs put together that differ in their seed and in one setting only, and called by neither."""
+    return _groups(runs, (key,))
+
+
+def _groups(runs: Sequence[RunData], ignoring: tuple[str, ...]) -> list[Group]:
+    members: dict[Identity, list[RunData]] = {}
+    for run in runs:
+        members.setdefault(_identity(run, ignoring), []).append(run)
+    firsts = [group[0] for group in members.values()]
     schemes = [run.scheme for run in firsts]
     return [
-        Group(_group_label(run, firsts, ignoring), run.scheme, schemes[:index].count(run.scheme), group)
-        for index, (run, group) in enumerate(zip(firsts, ordered, strict=True))
+        Group(
+            label=_group_label(group[0], firsts, ignoring),
+            scheme=group[0].scheme,
+            variant=schemes[:index].count(group[0].scheme),
+            runs=tuple(sorted(group, key=lambda run: run.seed)),
+        )
+        for index, group in enumerate(members.values())
     ]
 
 
@@ -136,7 +153,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _identity(run: RunData, ignoring: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _identity(run: RunData, ignoring: tuple[str, ...]) -> Identity:
     return tuple((key, repr(value)) for key, value in sorted(run.settings.items()) if _matters(key, ignoring))
 
 
@@ -174,15 +191,21 @@ def _environment(path: Path) -> Mapping[str, Any] | None:
 
 def _check(row: Row, where: str) -> None:
     """Refuse a record whose numbers are not numbers."""
-    for key in ("round", "seconds", "duration", "waiting", "traffic"):
-        if not _is_number(row[key]):
-            raise RunFolderError(f"{where} is damaged: {key} is {row[key]!r}, not a number")
-    if row.get("accuracy") is not None and not _is_number(row["accuracy"]):
-        raise RunFolderError(f"{where} is damaged: accuracy is {row['accuracy']!r}, not a number")
     for key in ("clients", "missing"):
         if not isinstance(row[key], list) or not all(isinstance(entry, dict) for entry in row[key]):
             raise RunFolderError(f"{where} is damaged: {key} is not a list of records")
+    widths = row.get("accuracy_by_width") or {}
+    if not isinstance(widths, dict) or not all(str(width).isdecimal() for width in widths):
+        raise RunFolderError(f"{where} is damaged: accuracy_by_width is {widths!r}")
+    _check_numbers(widths, widths, where)
+    scored = ("accuracy",) if row.get("accuracy") is not None else ()
+    _check_numbers(row, ("round", "seconds", "duration", "waiting", "traffic", *scored), where)
+    for entry in row["clients"]:
+        _check_numbers(entry, ("client", "width", "tau", "compute_seconds", "transfer_seconds", "waiting"), where)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def _check_numbers(entry: Row, keys: Iterable[str], where: str) -> None:
+    for key in keys:
+        value = entry.get(key)
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+            raise RunFolderError(f"{where} is damaged: {key} is {value!r}, not a number")

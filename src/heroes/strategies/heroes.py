@@ -79,6 +79,10 @@ class Heroes:
     probes: int = 2
     count_download: bool = True
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(range(1, self.family.max_width + 1))
+
     def begin(self, seed: int) -> State:
         """Fresh factors, no block trained."""
         return ServerState(0, self.family.initial(seed), HeroesMemory((0,) * self.family.max_width**2))
@@ -96,20 +100,18 @@ class Heroes:
         load = self._load(cohort)
         eta = self.learning_rate.at(state.round)
         if state.round == 0 or not self.adaptive_tau:
-            fixed = np.full(len(cohort), self.limits.tau_first)
-            nobody = np.zeros(len(cohort), dtype=bool)
-            plan = Plan(
-                (), float(self.limits.tau_first), max(1, self.rounds - state.round), "fixed", None, state.memory.pace_scale
-            )
-            return self._serve_all(plan, state, cohort, load, eta, Intervals(fixed, fixed, nobody))
-        chosen, deadline = self._set_deadline(state, load, eta)
-        limits = self.limits
-        rho = deadline.seconds / 10 if self.rho is None else self.rho
-        intervals = step_intervals(load.mu, load.nu, deadline.seconds, rho, limits.tau_min, limits.tau_max)
-        if deadline.setter is not None and deadline.setter_tau is not None:
-            intervals.low[deadline.setter] = intervals.high[deadline.setter] = deadline.setter_tau
-        plan = Plan((), chosen.tau, chosen.rounds, chosen.rule, deadline.seconds, chosen.scale, chosen.threshold_unreachable)
-        return self._serve_all(plan, state, cohort, load, eta, intervals)
+            tau = self.limits.tau_first
+            fixed, nobody = np.full(len(cohort), tau), np.zeros(len(cohort), dtype=bool)
+            chosen = Pace(float(tau), max(1, self.rounds - state.round), "fixed", state.memory.pace_scale)
+            seconds, intervals = None, Intervals(fixed, fixed, nobody)
+        else:
+            chosen, deadline = self._set_deadline(state, load, eta)
+            seconds = deadline.seconds
+            rho = seconds / 10 if self.rho is None else self.rho
+            intervals = step_intervals(load.mu, load.nu, deadline, rho, self.limits)
+        selections, taus = self._serve_all(state, load, intervals)
+        given = assignments(state.round + 1, cohort, load, eta, selections, taus, intervals.straggler.tolist())
+        return Plan(given, chosen.tau, chosen.rounds, chosen.rule, seconds, chosen.scale, chosen.threshold_unreachable)
 
     def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
         """Means over holders; counters and estimates from those who really answered."""
@@ -158,7 +160,7 @@ class Heroes:
             scale=state.memory.pace_scale,
         )
 
-    def _serve_all(self, plan: Plan, state: State, cohort: Cohort, load: Load, eta: float, intervals: Intervals) -> Plan:
+    def _serve_all(self, state: State, load: Load, intervals: Intervals) -> tuple[list[Selection], list[int]]:
         """Clients in order: blocks first, then the tau that evens the counters out."""
         counters = np.array(state.memory.counters, dtype=np.int64)
         selections: list[Selection] = []
@@ -167,8 +169,7 @@ class Heroes:
             selections.append(choose(self.blocks, counters, width))
             taus.append(evening_tau(counters, selections[-1].blocks, low, high))
             counters = add_steps(counters, selections[-1].blocks, taus[-1])
-        late = intervals.straggler.tolist()
-        return replace(plan, assignments=assignments(state.round + 1, cohort, load, eta, selections, taus, late))
+        return selections, taus
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""

@@ -1,0 +1,83 @@
+"""What every loader takes and gives: options in, a data set out, and where data sets lie on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heroes.data.examples import Examples
+from heroes.errors import DataError
+from heroes.messages import Integers
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as work goes on: what is being done, how much is done, and how much there is in all (None when nobody knows)."""
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How to load a data set. Every loader takes all of it and reads what concerns it."""
+
+    directory: Path | None = None
+    """where data sets lie, one folder each; None is $HEROES_DATA, else the user's data folder"""
+    source: Path | None = None
+    """the file or folder of this data set, when it does not lie in `directory`"""
+    augment: bool = True
+    """cifar10, imagenet100: flip and crop training images"""
+    size: int = 144
+    """imagenet100: images are resized to size x size"""
+    classes: tuple[str, ...] = ()
+    """imagenet100: the class folders to take; none is the first 100 by name"""
+    writers: Path | None = None
+    """mnist: an .npz file with `train_writer`, the writer of every training digit"""
+    minimum_windows: int = 1
+    """shakespeare: roles with fewer windows are left out; LEAF keeps all that have one"""
+    roles: int | None = None
+    """shakespeare: keep this many roles, drawn by `seed`; None keeps all"""
+    test_limit: int | None = None
+    """test on this many examples, drawn by `seed`; None is all of them"""
+    seed: int = 0
+    progress: Progress | None = None
+
+    def root(self, name: str) -> Path:
+        """The file or folder that holds the named data set, or an error that says what to do."""
+        path = Path(self.source).expanduser() if self.source is not None else data_directory(self.directory) / name
+        if not path.exists():
+            raise DataError(
+                f"there is no {name} data at {path}; get it by `heroes data get {name}`, or give the path of your copy"
+            )
+        return path
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test examples; who made each training example, where that is known; what the classes are called."""
+
+    train: Examples
+    test: Examples
+    owners: Integers | None = None
+    """the owner of every training example, 0 .. owners - 1: for the natural split"""
+    class_names: tuple[str, ...] = ()
+    owner_names: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    """files that could not be read, each with the reason"""
+
+
+Loader = Callable[[DataOptions], Dataset]
+
+
+def data_directory(given: str | Path | None = None) -> Path:
+    """Where data sets lie: the folder given, else $HEROES_DATA, else the platform's folder for a user's data."""
+    if given is not None:
+        return Path(given).expanduser()
+    if own := os.environ.get("HEROES_DATA"):
+        return Path(own).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "heroes"

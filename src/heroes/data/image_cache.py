@@ -1,0 +1,147 @@
+"""Images decoded once: a file of bytes (N, 3, size, size), mapped into memory, beside the folder of images it was made from.
+
+While it is being made, `states` holds one byte for every image that is dealt with. After an interruption the next attempt goes on
+from there. `index.json` is written last, in one step: a cache with an index is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heroes.data.datasets import Progress
+from heroes.data.examples import Bytes
+from heroes.errors import DataError
+
+_CHUNK = 1024  # images between two marks; an interruption costs at most so many
+_KEPT, _BROKEN = b"k", b"b"
+
+
+@dataclass(frozen=True)
+class ImageCache:
+    """The decoded images, which of the files they are (`kept`), and the files that could not be read, with the reason."""
+
+    images: Bytes
+    kept: tuple[int, ...]
+    skipped: tuple[str, ...]
+
+
+def cached(folder: Path, files: Sequence[Path], size: int, progress: Progress | None = None) -> ImageCache:
+    """The images of these files at size x size, from the cache in `folder`, which is made or completed first."""
+    index = folder / "index.json"
+    if not index.is_file():
+        require_pillow()
+        folder.mkdir(parents=True, exist_ok=True)
+        _build(folder, files, size, progress)
+        _complete(folder, files, index)
+    return _opened(folder, json.loads(index.read_text(encoding="utf-8")), size)
+
+
+def require_pillow() -> None:
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise DataError("reading images needs pillow; install it by `pip install 'heroes-fl[images]'`") from error
+
+
+def _build(folder: Path, files: Sequence[Path], size: int, progress: Progress | None) -> None:
+    """Decode what is still to be done, in parallel; pillow lets other threads run while it decodes."""
+    states, pixels, reasons = (_touched(folder / name) for name in ("states", "images", "reasons.jsonl"))
+    done = states.read_bytes()[: len(files)]
+    row, at = 3 * size * size, done.count(_KEPT)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool, pixels.open("r+b") as to, states.open("r+b") as marks:
+        try:
+            for start in range(len(done), len(files), _CHUNK):
+                chunk = files[start : start + _CHUNK]
+                results = list(pool.map(partial(decode, size=size), chunk))
+                good = [result for result in results if isinstance(result, np.ndarray)]
+                to.seek(at * row)
+                to.write(b"".join(image.tobytes() for image in good))
+                _note(reasons, chunk, results)
+                _safe(to)  # the pixels first, then the mark that says they are there
+                marks.seek(start)
+                marks.write(b"".join(_KEPT if isinstance(result, np.ndarray) else _BROKEN for result in results))
+                _safe(marks)
+                at += len(good)
+                if progress is not None:
+                    progress("decoding images", start + len(chunk), len(files))
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def unreadable(files: Sequence[Path], progress: Progress | None = None) -> tuple[str, ...]:
+    """The files that cannot be decoded, each with the reason; nothing is kept."""
+    require_pillow()
+    found: list[str] = []
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for start in range(0, len(files), _CHUNK):
+            chunk = files[start : start + _CHUNK]
+            results = pool.map(partial(decode, size=8), chunk)
+            found += [f"{path} ({result})" for path, result in zip(chunk, results, strict=True) if isinstance(result, str)]
+            if progress is not None:
+                progress("checking images", start + len(chunk), len(files))
+    return tuple(found)
+
+
+def decode(path: Path, size: int) -> Bytes | str:
+    """The image as bytes (3, size, size), whatever its colours were; or why it cannot be read."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (2 * size, 2 * size))  # large photographs: decode no more than needed
+            small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+        return np.ascontiguousarray(np.asarray(small, dtype=np.uint8).transpose(2, 0, 1))
+    except Exception as error:  # a broken file can break a decoder in any way
+        return f"{type(error).__name__}: {error}"
+
+
+def _touched(path: Path) -> Path:
+    path.touch()
+    return path
+
+
+def _safe(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _note(reasons: Path, chunk: Sequence[Path], results: Sequence[Bytes | str]) -> None:
+    lines = [json.dumps([str(path), r]) for path, r in zip(chunk, results, strict=True) if isinstance(r, str)]
+    if lines:
+        with reasons.open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+def _complete(folder: Path, files: Sequence[Path], index: Path) -> None:
+    states = (folder / "states").read_bytes()
+    why = dict(json.loads(line) for line in (folder / "reasons.jsonl").read_text(encoding="utf-8").splitlines())
+    broken = [str(path) for path, state in zip(files, states, strict=True) if state == _BROKEN[0]]
+    text = json.dumps({"states": states.decode(), "skipped": [f"{path} ({why.get(path, 'unreadable')})" for path in broken]})
+    half = index.with_suffix(f".{os.getpid()}.part")
+    half.write_text(text, encoding="utf-8")
+    half.replace(index)
+
+
+def _opened(folder: Path, index: dict[str, Any], size: int) -> ImageCache:
+    kept = tuple(i for i, state in enumerate(index["states"]) if state == _KEPT.decode())
+    skipped = tuple(index["skipped"])
+    if not kept:
+        raise DataError(f"not one of {len(skipped)} images could be read; the first: {skipped[0] if skipped else 'none'}")
+    path = folder / "images"
+    if path.stat().st_size != len(kept) * 3 * size * size:
+        raise DataError(
+            f"the image cache {folder} is damaged ({path.stat().st_size} bytes); delete it, and it will be made again"
+        )
+    # "c": pages are read when they are needed and shared with the file; a write would stay in memory, never in the cache
+    images: Bytes = np.memmap(path, dtype=np.uint8, mode="c", shape=(len(kept), 3, size, size))
+    return ImageCache(images, kept, skipped)

@@ -1,0 +1,44 @@
+"""The data sets by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from heroes import seeds
+from heroes.data import cifar10, digits, fashion_mnist, imagenet100, mnist, shakespeare
+from heroes.data.datasets import DataOptions, Dataset, Loader
+from heroes.data.examples import Examples
+from heroes.errors import DataError, did_you_mean
+
+DATASETS: dict[str, Loader] = {
+    "digits": digits.load,
+    "cifar10": cifar10.load,
+    "imagenet100": imagenet100.load,
+    "shakespeare": shakespeare.load,
+    "mnist": mnist.load,
+    "fashion_mnist": fashion_mnist.load,
+}
+
+
+def load(name: str, options: DataOptions | None = None) -> Dataset:
+    """The named data set."""
+    if name not in DATASETS:
+        raise DataError(f"unknown data set {name!r}: {did_you_mean(name, DATASETS)}")
+    options = options or DataOptions()
+    dataset = DATASETS[name](options)
+    return replace(dataset, test=_limited(dataset.test, options))
+
+
+def _limited(test: Examples, options: DataOptions) -> Examples:
+    """As many test examples as asked for, drawn by the seed, in their order."""
+    limit = options.test_limit
+    if limit is None or limit >= len(test):
+        return test
+    if limit < 1:
+        raise DataError(f"the limit of test examples is {limit}; it must be at least 1")
+    chosen = np.sort(seeds.stream(options.seed, "data", "test").choice(len(test), limit, replace=False))
+    where = torch.from_numpy(chosen)
+    return Examples(test.inputs[where], test.targets[where], test.transform)

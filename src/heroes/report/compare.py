@@ -1,0 +1,130 @@
+"""Several runs side by side: what each scheme spent to reach an accuracy, and what Heroes saved. Pure functions on `RunData`.
+
+Means and deviations are over seeds. What was not reached is None, and said; nothing is filled in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from heroes.errors import ConfigError, HeroesError
+from heroes.report.comparison import Comparison, Measure
+from heroes.report.gains import gains
+from heroes.report.measures import Evaluation, Spread, accuracy_at, evaluations, mean_waiting, reach, round_marks, round_targets
+from heroes.report.runs import Group, RunData, group_runs, repeated
+from heroes.report.summary import MEGABYTE, Summary
+
+Found = dict[int, list[Evaluation]]
+COSTS: dict[str, tuple[str, Callable[[Evaluation], float]]] = {
+    "seconds": ("s", lambda each: each.seconds),
+    "traffic": ("MB", lambda each: each.megabytes),
+    "rounds": ("rounds", lambda each: float(each.round)),
+}
+
+
+def compare(
+    runs: Sequence[RunData],
+    *,
+    targets: Sequence[float] | None = None,
+    times: Sequence[float] | None = None,
+    traffic: Sequence[float] | None = None,
+    smooth: int = 1,
+) -> Comparison:
+    """Compare runs of one task.
+
+    Targets are accuracies from 0 to 1, times virtual seconds, traffic megabytes; round numbers are chosen where they are
+    not given. Accuracy counts as the mean of the last `smooth` evaluations.
+    """
+    _refuse(runs, targets, times, traffic, smooth)
+    groups = group_runs(runs)
+    used = [run for group in groups for run in group.runs]
+    found = {id(run): evaluations(run.rows, smooth) for run in used}
+    best = max((each.accuracy for series in found.values() for each in series), default=0.0)
+    marks = {
+        "targets": _sorted(targets, round_targets(best)),
+        "times": _sorted(times, round_marks(min(run.rows[-1]["seconds"] for run in used))),
+        "traffic": _sorted(traffic, round_marks(min(run.rows[-1]["traffic"] for run in used) / MEGABYTE)),
+    }
+    measures = [measure for group in groups for measure in _measures(group, found, marks)]
+    saved, notes = gains(groups, marks["targets"], lambda group, name, target: _cost(group.runs, found, target, name))
+    said = [note for run in runs for note in run.notes]
+    return Comparison(runs[0].task, tuple(groups), tuple(measures + saved), smooth, (*said, *repeated(runs, groups), *notes))
+
+
+def _refuse(
+    runs: Sequence[RunData],
+    targets: Sequence[float] | None,
+    times: Sequence[float] | None,
+    traffic: Sequence[float] | None,
+    smooth: int,
+) -> None:
+    if not runs:
+        raise HeroesError("there is nothing to compare: give at least one run folder")
+    tasks: dict[str, list[str]] = {}
+    for run in runs:
+        tasks.setdefault(run.task, []).append(run.label)
+    if len(tasks) > 1:
+        said = "; ".join(f"{task} ({', '.join(labels)})" for task, labels in sorted(tasks.items()))
+        raise HeroesError(f"runs of different tasks cannot be compared: {said}")
+    for target in targets or ():
+        if not 0 < target <= 1:
+            raise ConfigError(f"target accuracy is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 %")
+    for name, values in (("time", times), ("traffic", traffic)):
+        for value in values or ():
+            if not 0 < value < math.inf:
+                raise ConfigError(f"{name} is {value:g}: it should be above 0")
+    if smooth < 1:
+        raise ConfigError(f"smooth is {smooth}: it should be 1 (no smoothing) or more evaluations")
+
+
+def _sorted(given: Sequence[float] | None, chosen: Sequence[float]) -> list[float]:
+    return sorted(set(chosen if given is None else given))
+
+
+def _measures(group: Group, found: Found, marks: dict[str, list[float]]) -> list[Measure]:
+    """Everything about one group but its gains."""
+    label, series = group.label, [(run, found[id(run)]) for run in group.runs]
+    costs = [
+        Measure(label, f"{name} to accuracy", unit, _cost(group.runs, found, target, name), target)
+        for name, (unit, _) in COSTS.items()
+        for target in marks["targets"]
+    ]
+    by_time = [
+        Measure(label, "accuracy at seconds", "", Spread(tuple(accuracy_at(*each, seconds=limit) for each in series)), limit)
+        for limit in marks["times"]
+    ]
+    by_traffic = [
+        Measure(label, "accuracy at traffic", "", Spread(tuple(accuracy_at(*each, megabytes=limit) for each in series)), limit)
+        for limit in marks["traffic"]
+    ]
+    return [*_whole(group, found), *costs, *by_time, *by_traffic, *_by_width(group)]
+
+
+def _whole(group: Group, found: Found) -> list[Measure]:
+    """What the runs of a group came to in the end."""
+    accuracies = [[each.accuracy for each in found[id(run)]] for run in group.runs]
+    ends = [run.rows[-1] for run in group.runs]
+    values: dict[tuple[str, str], list[float | None]] = {
+        ("accuracy", ""): [series[-1] if series else None for series in accuracies],
+        ("best accuracy", ""): [max(series, default=None) for series in accuracies],
+        ("rounds", "rounds"): [end["round"] for end in ends],
+        ("seconds", "s"): [end["seconds"] for end in ends],
+        ("traffic", "MB"): [end["traffic"] / MEGABYTE for end in ends],
+        ("waiting", "s"): [mean_waiting(run) for run in group.runs],
+    }
+    return [Measure(group.label, what, unit, Spread(tuple(each))) for (what, unit), each in values.items()]
+
+
+def _by_width(group: Group) -> list[Measure]:
+    tables = [Summary.of(run.rows).accuracy_by_width for run in group.runs]
+    widths = sorted({width for table in tables for width in table})
+    return [
+        Measure(group.label, "accuracy at width", "", Spread(tuple(table.get(width) for table in tables)), float(width))
+        for width in widths
+    ]
+
+
+def _cost(runs: Sequence[RunData], found: Found, target: float, name: str) -> Spread:
+    reached = [reach(found[id(run)], target) for run in runs]
+    return Spread(tuple(None if each is None else COSTS[name][1](each) for each in reached))

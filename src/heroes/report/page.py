@@ -1,0 +1,219 @@
+"""A report as one page of HTML that needs nothing else: tables, figures, configuration, and what the runs ran on."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from heroes.errors import RunFolderError
+from heroes.report.compare import compare
+from heroes.report.comparison import Comparison
+from heroes.report.page_style import CSS
+from heroes.report.plots import (
+    accuracy_against_skew,
+    accuracy_against_time,
+    accuracy_against_traffic,
+    resources_to_targets,
+    waiting_per_round,
+)
+from heroes.report.run_plots import block_counters, round_timeline, widths_and_steps
+from heroes.report.runs import Group, RunData, differences
+from heroes.report.style import as_bytes, colour
+from heroes.report.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ABSENT = "\N{EN DASH}"
+PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<link rel="icon" href="data:,">
+<title>$title</title>
+<style>$css</style>
+</head>
+<body>
+<header><h1>$title</h1><p class="sub">$subtitle</p></header>
+<main>
+$body
+</main>
+</body>
+</html>
+""")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure and what it shows, in words for those who cannot see it."""
+
+    name: str
+    figure: Figure
+    caption: str
+
+
+def comparison_pictures(found: Comparison) -> list[Picture]:
+    """The figures that compare groups of runs; those with nothing to show are left out."""
+    runs = [run for group in found.groups for run in group.runs]
+    spread = " Shaded: one standard deviation over seeds; thin: single runs." if len(runs) > len(found.groups) else ""
+    drawn = [
+        ("accuracy-time", accuracy_against_time(found.groups, found.smooth), f"Test accuracy over virtual time.{spread}"),
+        ("accuracy-traffic", accuracy_against_traffic(found.groups, found.smooth), f"Test accuracy over bytes sent.{spread}"),
+        ("waiting", waiting_per_round(found.groups), f"Mean over clients of the time until the slowest finished.{spread}"),
+        ("resources", resources_to_targets(found), "Time and traffic to the first evaluation at or above each accuracy."),
+        ("skew", accuracy_against_skew(runs), "Test accuracy against how unevenly the data is shared out."),
+    ]
+    return [Picture(name, figure, caption) for name, figure, caption in drawn if figure is not None]
+
+
+def run_pictures(run: RunData) -> list[Picture]:
+    """The figures that look inside one run; those with nothing to show are left out."""
+    drawn = [
+        ("timeline", round_timeline(run), "What the clients of the last round did, and how long they waited."),
+        ("blocks", block_counters(run), "Local steps that each coefficient block has had; an even colour is balance."),
+        ("devices", widths_and_steps(run), "Widths and local steps that each class of device was given."),
+    ]
+    return [Picture(name, figure, caption) for name, figure, caption in drawn if figure is not None]
+
+
+def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
+    """Write the report of some runs of one task to one HTML file; a comparison made before may be given."""
+    content = page(comparison or compare(runs))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise RunFolderError(f"cannot write {str(path)!r}: {error.strerror}") from None
+    return path
+
+
+def page(found: Comparison) -> str:
+    """The report as text."""
+    count = sum(len(group.runs) for group in found.groups)
+    schemes = ", ".join(dict.fromkeys(group.scheme for group in found.groups))
+    tables = found.tables()
+    sections = [
+        _notes(found.notes),
+        _section("Summary", _table(tables[0], found.groups)),
+        _section("Pictures", _pictures(comparison_pictures(found))),
+        _section("Numbers", _side_by_side(_table(table, found.groups) for table in tables[1:])),
+        _section("Inside the runs", "".join(_inside(group, opened=not place) for place, group in enumerate(found.groups))),
+        _section("Configuration", _configuration(found.groups)),
+        _section("Provenance", _provenance(found.groups)),
+    ]
+    return PAGE.substitute(
+        title=escape(f"heroes: {found.task}"),
+        subtitle=escape(f"{count} {'run' if count == 1 else 'runs'} of {schemes}. Time is virtual; traffic is both ways."),
+        css=CSS,
+        body="\n".join(section for section in sections if section),
+    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>" if content else ""
+
+
+def _notes(notes: Iterable[str]) -> str:
+    said = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<ul class="notes">{said}</ul>' if said else ""
+
+
+def _table(table: Table, groups: Sequence[Group] = ()) -> str:
+    """A table; rows that are called by a group get the colour of its scheme."""
+    colours = {group.label: colour(group.scheme) for group in groups}
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
+    rows = "".join(
+        f'<tr><th scope="row">{_dot(colours.get(name))}{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
+        for name, *cells in table.rows
+    )
+    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    return (
+        f'<div class="table"><h3>{escape(table.title)}</h3><div class="scroll"><table aria-label="{escape(table.title)}">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}</div>"
+    )
+
+
+def _side_by_side(tables: Iterable[str]) -> str:
+    content = "".join(tables)
+    return f'<div class="tables">{content}</div>' if content else ""
+
+
+def _dot(shade: str | None) -> str:
+    return f'<span class="dot" style="background:{shade}"></span>' if shade else ""
+
+
+def _cell(text: str) -> str:
+    """A value; how many runs reached it stands below, so that columns stay narrow."""
+    value, opened, rest = text.partition(" (")
+    below = f"<br><small>({escape(rest)}</small>" if opened else ""
+    return f"<td{' class=none' if text.startswith('not ') else ''}>{escape(value)}{below}</td>"
+
+
+def _pictures(pictures: Sequence[Picture]) -> str:
+    shown = "".join(
+        f'<figure><img alt="{escape(each.caption)}" src="data:image/svg+xml;base64,{_inlined(each.figure)}">'
+        f"<figcaption>{escape(each.caption)}</figcaption></figure>"
+        for each in pictures
+    )
+    return f'<div class="figures">{shown}</div>' if shown else ""
+
+
+def _inlined(figure: Figure) -> str:
+    return b64encode(as_bytes(figure, "svg")).decode("ascii")
+
+
+def _inside(group: Group, *, opened: bool) -> str:
+    """The first run of a group from inside; folded but for the first group."""
+    run = group.runs[0]
+    shown = _pictures(run_pictures(run))
+    title = f"{group.label}, seed {run.seed}"
+    return f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>{shown}</details>" if shown else ""
+
+
+def _configuration(groups: Sequence[Group]) -> str:
+    """What differs between groups, then everything, folded."""
+    firsts = [group.runs[0] for group in groups]
+    differing = {key: values for key, values in differences(firsts).items() if key != "seed"}
+    rows = tuple((key, *(ABSENT if value is None else _value(value) for value in values)) for key, values in differing.items())
+    first = _table(Table("What differs", ("setting", *(group.label for group in groups)), rows)) if rows else ""
+    return first + "".join(
+        f"<details><summary>All settings of {escape(group.label)}</summary>"
+        f"<pre>{escape(_settings(group.runs[0]))}</pre></details>"
+        for group in groups
+    )
+
+
+def _settings(run: RunData) -> str:
+    return "\n".join(f"{key} = {_value(value)}" for key, value in run.settings.items() if key != "seed")
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _provenance(groups: Sequence[Group]) -> str:
+    """Where every run is and how it ended, then what they ran on, once for all that ran on the same."""
+    runs = [run for group in groups for run in group.runs]
+    places = tuple((str(run.path), run.scheme, str(run.seed), str(run.rows[-1]["round"]), _ended(run)) for run in runs)
+    where = _table(Table("Run folders", ("folder", "scheme", "seed", "rounds", "ended by"), places))
+    seen: dict[str, list[RunData]] = {}
+    for run in runs:
+        seen.setdefault(json.dumps(run.environment, sort_keys=True), []).append(run)
+    known = [(dict(members[0].environment), members) for members in seen.values() if members[0].environment]
+    keys = dict.fromkeys(key for environment, _ in known for key in environment)
+    rows = tuple((key, *(str(environment.get(key, ABSENT)) for environment, _ in known)) for key in keys)
+    header = ("", *("all runs" if len(seen) == 1 else ", ".join(run.label for run in members) for _, members in known))
+    return where + (_table(Table("Environment", header, rows)) if rows else "")
+
+
+def _ended(run: RunData) -> str:
+    stopped = run.rows[-1].get("stopped")
+    return "not finished" if stopped is None else str(stopped)

@@ -1,0 +1,190 @@
+"""Figures that compare groups of runs. Each function gives a figure, or None when there is nothing to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heroes.messages import Floats
+from heroes.report.comparison import Comparison
+from heroes.report.measures import Evaluation, Spread, accuracy_at, evaluations
+from heroes.report.runs import Group, RunData, group_runs, series_along
+from heroes.report.style import colour, dashes, dress, hatch, legend, marker, new_figure, whole_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SECONDS, MEGABYTES, ACCURACY = "virtual time (s)", "traffic, both ways (MB)", "test accuracy (%)"
+LEVELS = {  # the setting that says how skewed the data is: its label, and the partitions it applies to
+    "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "by_device")),
+    "data.phi": ("φ: share of classes a client lacks (%)", ("phi",)),
+    "data.alpha": ("α: Dirichlet concentration (smaller is less even)", ("dirichlet",)),  # noqa: RUF001
+}
+Curve = tuple[Floats, Floats]
+
+
+def accuracy_against_time(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
+    """Accuracy of the complete model over virtual time: the mean over seeds, the deviation shaded, every run thin."""
+    return _accuracy(groups, smooth, "Accuracy against time", SECONDS, lambda each: each.seconds)
+
+
+def accuracy_against_traffic(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
+    """Accuracy of the complete model over the bytes sent both ways."""
+    return _accuracy(groups, smooth, "Accuracy against traffic", MEGABYTES, lambda each: each.megabytes)
+
+
+def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
+    """How long the clients of a round waited for the slowest, on average."""
+
+    def curve(run: RunData) -> Curve:
+        return np.array([row["round"] for row in run.rows], float), np.array([row["waiting"] for row in run.rows], float)
+
+    curves = [(group, [curve(run) for run in group.runs]) for group in groups]
+    if not curves:
+        return None
+    figure, (axes,) = new_figure()
+    for group, lines in curves:
+        _draw(axes, group, lines)
+    dress(axes, "Mean waiting in each round", "round", "mean waiting of a client (s)")
+    whole_numbers(axes.xaxis)
+    axes.set_ylim(bottom=0)
+    legend(figure, axes)
+    return figure
+
+
+def resources_to_targets(found: Comparison) -> Figure | None:
+    """Virtual seconds and traffic to each target accuracy. What was not reached has no bar, and says so."""
+    targets = found.places("seconds to accuracy")
+    if not targets:
+        return None
+    figure, both = new_figure(5.6, rows=2)
+    for axes, what, unit in zip(both, ("seconds to accuracy", "traffic to accuracy"), (SECONDS, MEGABYTES), strict=True):
+        for place, group in enumerate(found.groups):
+            spreads = [found.find(group.label, what, target) or Spread(()) for target in targets]
+            _bars(axes, group, spreads, (place - (len(found.groups) - 1) / 2) * 0.8 / len(found.groups), 0.8 / len(found.groups))
+        axes.set_xticks(range(len(targets)), [f"{100 * target:.4g} %" for target in targets])
+        axes.set_xlim(-0.5, len(targets) - 0.5)
+        dress(axes, f"{'Time' if unit == SECONDS else 'Traffic'} to reach an accuracy", "target accuracy", unit)
+        axes.grid(visible=False, axis="x")
+        axes.set_ylim(top=1.25 * axes.get_ylim()[1])  # room for what is said above the bars
+    legend(figure, both[0])
+    return figure
+
+
+def accuracy_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
+    """Accuracy against how unevenly the data is shared out, for runs that differ in it; at the end, or at some time."""
+    key = next((key for key in LEVELS if len({_level(run, key) for run in runs} - {None}) > 1), None)
+    if key is None:
+        return None
+    figure, (axes,) = new_figure()
+    for line in series_along([run for run in runs if _level(run, key) is not None], key):
+        _skew_line(axes, line, key, at_seconds)
+    when = "at the end" if at_seconds is None else f"after {at_seconds:g} virtual s"
+    dress(axes, f"Accuracy {when} against skew of the data", LEVELS[key][0], ACCURACY)
+    if key == "data.alpha":
+        axes.set_xscale("log")
+    legend(figure, axes)
+    return figure
+
+
+def _level(run: RunData, key: str) -> float | None:
+    """How skewed a run's data is; None where this setting does not apply to its partition."""
+    settings = run.settings
+    value = settings.get(key)
+    return float(value) if isinstance(value, (int, float)) and settings.get("data.partition") in LEVELS[key][1] else None
+
+
+def _skew_line(axes: Axes, line: Group, key: str, at_seconds: float | None) -> None:
+    points: list[tuple[float, Spread]] = []
+    for group in group_runs(line.runs):
+        accuracies = [_final(run, at_seconds) for run in group.runs]
+        level = _level(group.runs[0], key)
+        if level is not None and any(each is not None for each in accuracies):
+            points.append((level, Spread(tuple(accuracies))))
+    points.sort(key=lambda point: point[0])
+    axes.errorbar(
+        [level for level, _ in points],
+        [100 * (spread.mean or 0) for _, spread in points],
+        [100 * (spread.std or 0) for _, spread in points],
+        label=line.label,
+        color=colour(line.scheme),
+        linestyle=dashes(line),
+        marker=marker(line.scheme),
+        capsize=3,
+    )
+
+
+def _final(run: RunData, at_seconds: float | None) -> float | None:
+    found = evaluations(run.rows)
+    if at_seconds is not None:
+        return accuracy_at(run, found, seconds=at_seconds)
+    return found[-1].accuracy if found else None
+
+
+def _bars(axes: Axes, group: Group, spreads: Sequence[Spread], shift: float, width: float) -> None:
+    """The bars of one group; hatched where only some of its runs reached the target."""
+    look: dict[str, Any] = {"color": colour(group.scheme), "hatch": hatch(group), "edgecolor": "white", "linewidth": 0.5}
+    places = [place + shift for place in range(len(spreads))]
+    axes.bar(places, [spread.mean or 0 for spread in spreads], width * 0.92, label=group.label, **look)
+    for place, spread in zip(places, spreads, strict=True):
+        if spread.mean is not None:
+            axes.errorbar(place, spread.mean, spread.std or 0, color="#222222", capsize=2, linewidth=1)
+        said = _unreached(spread)
+        if said:
+            height = (spread.mean or 0) + (spread.std or 0)
+            axes.annotate(
+                said, (place, height), (0, 3), textcoords="offset points", rotation=90, ha="center", va="bottom", fontsize=7
+            )
+
+
+def _unreached(spread: Spread) -> str:
+    if spread.mean is None:
+        return "not reached"
+    return "" if len(spread.reached) == len(spread.values) else f"{len(spread.reached)} of {len(spread.values)}"
+
+
+def _accuracy(groups: Sequence[Group], smooth: int, title: str, x_label: str, x: Callable[[Evaluation], float]) -> Figure | None:
+    def curve(run: RunData) -> Curve:
+        found = evaluations(run.rows, smooth)
+        return np.array([x(each) for each in found], float), np.array([100 * each.accuracy for each in found], float)
+
+    curves = [(group, [line for line in map(curve, group.runs) if len(line[0])]) for group in groups]
+    if not any(lines for _, lines in curves):
+        return None
+    figure, (axes,) = new_figure()
+    for group, lines in curves:
+        if lines:
+            _draw(axes, group, lines)
+    dress(axes, title, x_label, ACCURACY)
+    axes.set_xlim(left=0)
+    lowest = min(float(y.min()) for _, lines in curves for _, y in lines)
+    axes.set_ylim(max(0.0, 10 * math.floor(lowest / 10)), 100)
+    legend(figure, axes)
+    return figure
+
+
+def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
+    """One run as it is; several as their mean, with the deviation shaded and each run as a thin line behind."""
+    look: dict[str, Any] = {"color": colour(group.scheme), "linestyle": dashes(group)}
+    if len(curves) == 1:
+        (x, y), every = curves[0], max(1, len(curves[0][0]) // 10)
+        axes.plot(x, y, label=group.label, marker=marker(group.scheme), markersize=4, markevery=every, **look)
+        return
+    for x, y in curves:
+        axes.plot(x, y, linewidth=0.7, alpha=0.35, **look)
+    grid, mean, deviation = _mean_curve(curves)
+    axes.fill_between(grid, mean - deviation, mean + deviation, color=look["color"], alpha=0.18, linewidth=0)
+    axes.plot(grid, mean, label=group.label, marker=marker(group.scheme), markersize=4, markevery=max(1, len(grid) // 8), **look)
+
+
+def _mean_curve(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats]:
+    """Mean and sample deviation where all curves are known, on the places of all of them, straight lines in between."""
+    start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    places = np.unique(np.concatenate([x for x, _ in curves]))
+    grid = places[(places >= start) & (places <= end)]
+    heights = np.stack([np.interp(grid, x, y) for x, y in curves])
+    return grid, heights.mean(0), heights.std(0, ddof=1)

@@ -1,0 +1,146 @@
+"""Figures that look inside one run. Each function gives a figure, or None when there is nothing to show."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from heroes.messages import Floats
+from heroes.report.records import Row
+from heroes.report.runs import RunData
+from heroes.report.style import COMPUTE, TRANSFER, WAITING, dress, legend, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_DEVICES = 12
+READABLE_CELLS = 8  # blocks on a side up to which the counters fit into their cells
+
+
+def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
+    """What every client of a round did and for how long: compute, transfer, waiting. By default the last round."""
+    row = next((row for row in reversed(run.rows) if row["clients"] and number in (None, row["round"])), None)
+    if row is None:
+        return None
+    clients = sorted(row["clients"], key=lambda each: (str(each.get("device")), each["client"]), reverse=True)
+    figure, (axes,) = new_figure(1.6 + 0.24 * len(clients))
+    names = [f"{each['client']} · {each.get('device')} · width {each['width']} · τ {each['tau']}" for each in clients]
+    start = np.zeros(len(clients))
+    for key, shade, hatched in (
+        ("compute_seconds", COMPUTE, ""),
+        ("transfer_seconds", TRANSFER, ""),
+        ("waiting", WAITING, "////"),
+    ):
+        length = np.array([each[key] for each in clients], float)
+        axes.barh(names, length, left=start, color=shade, hatch=hatched, edgecolor="white", label=key.removesuffix("_seconds"))
+        start += length
+    dress(axes, f"Round {row['round']} of {_called(run)}", "virtual time in the round (s)", "client")
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", labelsize=8)
+    legend(figure, axes)
+    return figure
+
+
+def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
+    """How many local steps every block of the P x P grid has had, at a few rounds: the colour says how even that is."""
+    grids = [(row["round"], grid) for row in run.rows if (grid := _grid(row)) is not None]
+    if not grids:
+        return None
+    chosen = [grids[index] for index in sorted({round(part * (len(grids) - 1)) for part in np.linspace(0, 1, snapshots)})]
+    columns = min(2, len(chosen))
+    rows = math.ceil(len(chosen) / columns)
+    figure, axes = new_figure(0.6 + 2.5 * rows, rows, columns)
+    relative = [grid / grid.mean() if grid.mean() > 0 else np.ones_like(grid) for _, grid in chosen]
+    largest = max(0.05, *(float(np.abs(each - 1).max()) for each in relative))
+    for place, (number, grid) in zip(axes, chosen, strict=False):
+        _heat(place, number, grid, largest)
+    for empty in axes[len(chosen) :]:
+        empty.remove()
+    shown = axes[: len(chosen)]
+    figure.colorbar(shown[0].images[0], ax=shown, label="counter relative to the round's mean", shrink=0.8)
+    figure.suptitle(f"Local steps of every block, {_called(run)}", fontsize=11)
+    return figure
+
+
+def widths_and_steps(run: RunData) -> Figure | None:
+    """What each class of device was given over the run: the widths, and the local steps tau."""
+    entries = [entry for row in run.rows for entry in row["clients"]]
+    if not entries:
+        return None
+    devices = _devices(entries)
+    figure, (left, right) = new_figure(1.9 + 0.5 * len(devices), rows=2)
+    _width_shares(left, devices)
+    names = list(devices)[::-1]
+    boxes = right.boxplot(
+        [[entry["tau"] for entry in devices[name]] for name in names], orientation="horizontal", widths=0.6, patch_artist=True
+    )
+    for box in boxes["boxes"]:
+        box.set_facecolor(WAITING)
+    for middle in boxes["medians"]:
+        middle.set_color("black")
+    right.set_yticks(range(1, len(names) + 1), names)
+    dress(right, "Local steps", "τ: local steps in a round", "device class")
+    right.grid(visible=False, axis="y")
+    right.set_xlim(left=0)
+    figure.suptitle(f"What devices were given, {_called(run)}", fontsize=11)
+    return figure
+
+
+def _called(run: RunData) -> str:
+    return f"{run.scheme}, seed {run.seed}"
+
+
+def _grid(row: Row) -> Floats | None:
+    """The block counters of a round as a square, None where the scheme has none."""
+    counters = (row.get("facts") or {}).get("counters")
+    if not isinstance(counters, list) or not counters or not all(isinstance(each, (int, float)) for each in counters):
+        return None
+    side = math.isqrt(len(counters))
+    return np.array(counters, float).reshape(side, side) if side**2 == len(counters) else None
+
+
+def _heat(axes: Axes, number: int, grid: Floats, largest: float) -> None:
+    mean = grid.mean() if grid.mean() > 0 else 1.0
+    relative = grid / mean
+    axes.imshow(relative, cmap="cividis", vmin=1 - largest, vmax=1 + largest)
+    side = len(grid)
+    if side <= READABLE_CELLS:
+        for (line, column), value in np.ndenumerate(grid):
+            shade = "black" if relative[line, column] > 1 else "white"
+            axes.text(column, line, f"{value:,.0f}", ha="center", va="center", color=shade, fontsize=8)
+        axes.set_xticks(range(side))
+        axes.set_yticks(range(side))
+    dress(axes, f"round {number}", "block column", "block row", grid=False)
+
+
+def _devices(entries: Sequence[Row]) -> dict[str, list[Row]]:
+    """The assignments by class of device; the rarest classes together as "others" where there are many."""
+    counts = Counter(str(entry.get("device")) for entry in entries)
+    often = {name for name, _ in counts.most_common(MOST_DEVICES if len(counts) <= MOST_DEVICES else MOST_DEVICES - 1)}
+    classes: dict[str, list[Row]] = {name: [] for name in sorted(often)}
+    for entry in entries:
+        name = str(entry.get("device"))
+        classes.setdefault(name if name in often else "others", []).append(entry)
+    return classes
+
+
+def _width_shares(axes: Axes, devices: dict[str, list[Row]]) -> None:
+    import matplotlib
+
+    widths = sorted({int(entry["width"]) for entries in devices.values() for entry in entries})
+    shades = matplotlib.colormaps["cividis"](np.linspace(0, 0.95, len(widths)))
+    names = list(devices)[::-1]
+    start = np.zeros(len(names))
+    for width, shade in zip(widths, shades, strict=True):
+        share = np.array([100 * np.mean([entry["width"] == width for entry in devices[name]]) for name in names])
+        axes.barh(names, share, left=start, color=shade, edgecolor="white", label=f"width {width}")
+        start += share
+    dress(axes, "Widths", "share of assignments (%)", "device class")
+    axes.grid(visible=False, axis="y")
+    axes.set_xlim(0, 100)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)

@@ -1,0 +1,109 @@
+"""How figures look: one colour-blind-safe colour per scheme everywhere, and how they are made and saved. The door to matplotlib.
+
+Figures are made as objects; pyplot and its global state are not used. matplotlib is loaded when the first figure is made.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from heroes.errors import HeroesError, RunFolderError
+from heroes.report.runs import Group
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette; the schemes have the ones that stay apart best, what is not known shares the rest
+COLOURS = {"heroes": "#0072B2", "fedavg": "#D55E00", "adp": "#E69F00", "heterofl": "#009E73", "flanc": "#CC79A7"}
+SPARE = ("#000000", "#56B4E9", "#999999")
+MARKERS = {"heroes": "o", "fedavg": "s", "adp": "D", "heterofl": "^", "flanc": "v"}
+DASHES = ("-", "--", ":", "-.")
+HATCHES = ("", "///", "...", "xxx")
+COMPUTE, TRANSFER, WAITING = "#404040", "#56B4E9", "#DDDDDD"
+WIDTH = 5.4  # inches; narrow, so that the text can still be read when a phone shrinks it
+DOTS_PER_INCH = 160
+MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[report]'"
+
+
+def colour(scheme: str) -> str:
+    """The colour of a scheme, the same in every figure."""
+    return COLOURS.get(scheme) or SPARE[crc32(scheme.encode()) % len(SPARE)]
+
+
+def marker(scheme: str) -> str:
+    return MARKERS.get(scheme, "P")
+
+
+def dashes(group: Group) -> str:
+    """Variants of a scheme share its colour and differ in their lines."""
+    return DASHES[group.variant % len(DASHES)]
+
+
+def hatch(group: Group) -> str:
+    return HATCHES[group.variant % len(HATCHES)]
+
+
+def new_figure(height: float = 3.4, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """An empty figure with its axes, row by row."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise HeroesError(MISSING) from None
+    figure = Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(axes.flat)
+
+
+def dress(axes: Axes, title: str, x: str, y: str, *, grid: bool = True) -> None:
+    """Title, labels with units, and a quiet frame."""
+    axes.set_title(title, fontsize=11, loc="left")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(color="#E5E5E5", linewidth=0.8)
+
+
+def whole_numbers(axis: XAxis) -> None:
+    """Ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def legend(figure: Figure, axes: Axes) -> None:
+    """A legend below the figure, where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    longest = max(map(len, labels), default=0)
+    columns = 1 if longest > 34 else 2 if longest > 16 else 3
+    if labels:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)), frameon=False, fontsize=9)
+
+
+def as_bytes(figure: Figure, kind: str) -> bytes:
+    """The figure as the content of an svg or png file; the same figure gives the same bytes."""
+    import matplotlib
+
+    content = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with matplotlib.rc_context({"svg.hashsalt": "heroes", "svg.fonttype": "path"}):
+        figure.savefig(content, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
+    return content.getvalue()
+
+
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as PNG and as SVG; `stem` is the path without its ending."""
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            path.write_bytes(as_bytes(figure, path.suffix[1:]))
+    except OSError as error:
+        raise RunFolderError(f"cannot write to {str(stem.parent)!r}: {error.strerror}") from None
+    return paths

@@ -1,0 +1,34 @@
+"""A table as plain text, for whoever prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, a header and rows of text; the first column names the row. `note` is a sentence to stand below."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    def lines(self) -> list[str]:
+        """The table in columns: the first to the left, the others to the right.
+
+        >>> print("\\n".join(Table("Waiting", ("", "s"), (("heroes", "0.5"), ("fedavg", "11.0"))).lines()))
+        Waiting
+                   s
+        heroes   0.5
+        fedavg  11.0
+        """
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        body = [
+            "  ".join(
+                text.rjust(width) if place else text.ljust(width)
+                for place, (text, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in (self.header, *self.rows)
+        ]
+        return [self.title, *(line.rstrip() for line in body), *([self.note] if self.note else [])]

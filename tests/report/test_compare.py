@@ -1,0 +1,159 @@
+"""Comparisons with numbers worked out by hand."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heroes.errors import ConfigError, HeroesError
+from heroes.report import RunData, Spread, Table, compare, load_run, load_runs
+from heroes.report.measures import accuracy_at, evaluations, reach, round_marks, round_targets
+
+Make = Callable[..., Path]
+
+
+def test_what_it_took_to_reach_a_target(rivals: list[RunData]) -> None:
+    found = compare(rivals, targets=[0.5, 0.6, 0.9])
+    heroes = found.find("heroes", "seconds to accuracy", 0.5)
+    assert heroes is not None
+    assert heroes.values == (20.0, 10.0)
+    assert heroes.mean == 15.0
+    assert heroes.std == pytest.approx(50**0.5)
+    assert found.find("fedavg", "traffic to accuracy", 0.5) == Spread((8.0, 12.0))
+    assert found.find("flanc", "rounds to accuracy", 0.6) == Spread((3.0, None))
+    assert found.find("heroes", "seconds to accuracy", 0.9) == Spread((None, None))
+    assert found.find("heroes", "waiting") == Spread((1.0, 1.0))
+    assert found.find("fedavg", "waiting") == Spread((9.0, 7.0))
+
+
+def test_speed_up_and_traffic_saved_are_paired_by_seed(rivals: list[RunData]) -> None:
+    found = compare(rivals, targets=[0.5])
+    assert found.find("heroes", "speed-up", 0.5, "fedavg") == Spread((3.0, 9.0))
+    assert found.find("heroes", "speed-up", 0.5, "flanc") == Spread((2.0, None))
+    assert found.find("heroes", "traffic saved", 0.5, "fedavg") == Spread((1 - 2 / 8, 1 - 1 / 12))
+    # seed 0: mean of 60 s and 40 s against 20 s; with seed 1 flanc does not get there
+    assert found.find("heroes", "speed-up", 0.5, "mean of the others") == Spread((2.5, None))
+
+
+def test_not_reached_is_said_and_never_filled_in(rivals: list[RunData]) -> None:
+    found = compare(rivals, targets=[0.5, 0.99])
+    table = next(table for table in found.tables() if table.title.startswith("Virtual seconds"))
+    assert table.header == ("scheme", "50 %", "99 %")
+    assert table.rows[0] == ("heroes", "15.0 ± 7.1", "not reached")
+    assert table.rows[2] == ("flanc", "40.0 (1 of 2 reached)", "not reached")
+    text = "\n".join(found.lines())
+    assert "mean of the others" in text
+    assert "not reached" in text
+    rows = {(row["label"], row["what"], row["at"]): row for row in csv.DictReader(io.StringIO(found.as_csv()))}
+    assert rows["flanc", "seconds to accuracy", "0.99"]["mean"] == ""
+    assert rows["flanc", "seconds to accuracy", "0.5"]["reached"] == "1"
+    assert json.loads(json.dumps(found.as_json(), allow_nan=False))["measures"] == found.rows()
+
+
+def test_accuracy_at_times_and_traffic(rivals: list[RunData]) -> None:
+    found = compare(rivals, times=[9, 25, 50], traffic=[2.5])
+    assert found.find("heroes", "accuracy at seconds", 25) == Spread((0.5, 0.5))
+    assert found.find("heroes", "accuracy at seconds", 9) == Spread((None, None))
+    assert found.find("heroes", "accuracy at seconds", 50) == Spread((None, None)), "the runs ended after 30 s"
+    assert found.find("fedavg", "accuracy at seconds", 50) == Spread((0.3, 0.3))
+    assert found.find("flanc", "accuracy at traffic", 2.5) == Spread((0.4, 0.4))
+    assert found.find("heroes", "accuracy at width", 2) == Spread((0.5, 0.5))
+
+
+def test_smoothing_takes_whole_windows_of_evaluations(make_run: Make) -> None:
+    run = load_run(make_run("one", [0.2, None, 0.8, 0.5, 0.7]))
+    assert [each.accuracy for each in evaluations(run.rows, 2)] == pytest.approx([0.5, 0.65, 0.6])
+    assert [each.round for each in evaluations(run.rows, 2)] == [3, 4, 5]
+    found = compare([run], targets=[0.6], smooth=2)
+    assert found.find("heroes", "rounds to accuracy", 0.6) == Spread((4.0,))
+    assert "mean of the last 2 evaluations" in "\n".join(found.lines())
+
+
+def test_targets_are_round_and_reached_by_the_best(rivals: list[RunData]) -> None:
+    assert compare(rivals).places("seconds to accuracy") == pytest.approx([0.55, 0.6, 0.65, 0.7])
+    assert compare(rivals).places("accuracy at seconds") == [10.0, 20.0, 30.0]
+
+
+def test_runs_that_were_never_evaluated_are_compared_by_what_they_spent(make_run: Make) -> None:
+    found = compare([load_run(make_run("one", [None, None]))])
+    assert found.places("seconds to accuracy") == []
+    assert found.find("heroes", "seconds") == Spread((20.0,))
+    assert "not measured" in "\n".join(found.lines())
+
+
+def test_different_tasks_are_not_compared(make_run: Make) -> None:
+    runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], task="other")])
+    with pytest.raises(HeroesError, match=r"different tasks .* digits \(a\); other \(b\)"):
+        compare(runs)
+
+
+def test_wrong_arguments_are_refused(rivals: list[RunData]) -> None:
+    with pytest.raises(HeroesError, match="at least one run"):
+        compare([])
+    with pytest.raises(ConfigError, match=r"target accuracy is 80: .* 0.8 for 80 %"):
+        compare(rivals, targets=[80])
+    with pytest.raises(ConfigError, match="time is -1"):
+        compare(rivals, times=[-1])
+    with pytest.raises(ConfigError, match="traffic is 0"):
+        compare(rivals, traffic=[0])
+    with pytest.raises(ConfigError, match="smooth is 0"):
+        compare(rivals, smooth=0)
+
+
+def test_notes_say_what_a_reader_must_know(make_run: Make) -> None:
+    folders = [
+        make_run("h", [0.5], seed=0, tail="{"),
+        make_run("a", [0.5], scheme="fedavg", seed=5),
+        make_run("g", [0.5], scheme="fedavg", seed=0, data__gamma=80.0),
+    ]
+    notes = "\n".join(compare(load_runs(folders)).notes)
+    assert "cut off" in notes
+    assert "fedavg (gamma=40) and heroes (gamma=40) have no seed in common" in notes
+    assert "no run of heroes to compare with fedavg (gamma=80)" in notes
+
+
+def test_ablations_are_compared_but_do_not_count_as_others(make_run: Make) -> None:
+    folders = [make_run("h", [0.5]), make_run("n", [0.5], seconds=20.0, strategy__blocks="nested")]
+    folders += [make_run(name, [0.5], scheme=name, seconds=40.0) for name in ("fedavg", "adp")]
+    found = compare(load_runs(folders), targets=[0.5])
+    assert found.find("heroes (blocks=grid)", "speed-up", 0.5, "heroes (blocks=nested)") == Spread((2.0,))
+    assert found.find("heroes (blocks=grid)", "speed-up", 0.5, "mean of the others") == Spread((4.0,))
+
+
+def test_a_table_is_text_in_columns() -> None:
+    table = Table("T", ("a", "b"), (("x", "1"), ("long", "22")), "said")
+    assert table.lines() == ["T", "a      b", "x      1", "long  22", "said"]
+
+
+@given(st.lists(st.floats(0, 1) | st.none(), min_size=1, max_size=20), st.floats(0.01, 1))
+def test_reaching_is_the_first_and_never_below(accuracies: list[float | None], target: float) -> None:
+    rows = [{"round": n, "seconds": float(n), "traffic": n, "accuracy": each} for n, each in enumerate(accuracies, 1)]
+    found = evaluations(rows)
+    reached = reach(found, target)
+    above = [n for n, each in enumerate(accuracies, 1) if each is not None and each >= target]
+    assert (reached.round if reached else None) == (above[0] if above else None)
+    run = RunData(Path(), "", "heroes", 0, "digits", {}, tuple(rows))
+    for moment in (0.5, 1.0, len(rows) / 2 + 0.6):
+        before = [each for each in accuracies[: int(moment)] if each is not None]
+        ended = moment > len(rows)
+        assert accuracy_at(run, found, seconds=moment) == (before[-1] if before and not ended else None)
+
+
+@given(st.floats(0, 1))
+def test_round_targets_stay_within_reach(best: float) -> None:
+    targets = round_targets(best)
+    assert all(0 < target <= best + 1e-8 for target in targets)
+    assert list(targets) == sorted(targets)
+    assert len(targets) == 4 or best < 0.005
+
+
+@given(st.floats(1e-6, 1e12))
+def test_round_marks_are_a_few_and_not_beyond(limit: float) -> None:
+    marks = round_marks(limit)
+    assert 3 <= len(marks) <= 6
+    assert 0 < marks[0] < marks[-1] <= limit * (1 + 1e-6)

@@ -1,0 +1,230 @@
+"""Figures: what they show, in which colour, and when there is nothing to show."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from heroes.errors import RunFolderError
+from heroes.report import RunData, compare, comparison_pictures, group_runs, load_run, load_runs, run_pictures, save_figure
+from heroes.report.plots import (
+    accuracy_against_skew,
+    accuracy_against_time,
+    accuracy_against_traffic,
+    resources_to_targets,
+    waiting_per_round,
+)
+from heroes.report.run_plots import block_counters, round_timeline, widths_and_steps
+from heroes.report.style import COLOURS, SPARE, as_bytes, colour
+
+Make = Callable[..., Path]
+
+
+def lines(figure: Figure) -> dict[str, tuple[list[float], list[float], str]]:
+    """The labelled lines of a figure: x, y and colour."""
+    found = {}
+    for line in figure.axes[0].get_lines():
+        if not str(line.get_label()).startswith("_"):
+            x, y = (list(np.asarray(each, float)) for each in line.get_data())
+            found[str(line.get_label())] = (x, y, to_hex(line.get_color()).upper())
+    return found
+
+
+def labels(figure: Figure) -> list[tuple[str, str]]:
+    return [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
+
+
+def test_one_run_is_drawn_as_it_is(make_run: Make) -> None:
+    figure = accuracy_against_time(group_runs([load_run(make_run("one", [0.25, None, 0.5]))]))
+    assert figure is not None
+    assert lines(figure) == {"heroes": ([10.0, 30.0], [25.0, 50.0], "#0072B2")}
+    assert labels(figure) == [("virtual time (s)", "test accuracy (%)")]
+
+
+def test_seeds_become_their_mean_with_the_deviation_shaded(rivals: list[RunData]) -> None:
+    figure = accuracy_against_traffic(group_runs(rivals))
+    assert figure is not None
+    drawn = lines(figure)
+    assert list(drawn) == ["heroes", "fedavg", "flanc"]
+    assert drawn["heroes"][0] == [1.0, 2.0, 3.0]
+    assert drawn["heroes"][1] == pytest.approx([45.0, 50.0, 65.0])
+    assert labels(figure) == [("traffic, both ways (MB)", "test accuracy (%)")]
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert band[:, 1].max() == pytest.approx(65 + 50**0.5)
+
+
+def test_the_mean_is_drawn_only_where_all_seeds_are_known(make_run: Make) -> None:
+    folders = [make_run("a", [0.2, 0.4, 0.6], seed=0), make_run("b", [0.4, 0.6], seed=1, seconds=12.0)]
+    figure = accuracy_against_time(group_runs(load_runs(folders)))
+    assert figure is not None
+    x, y, _ = lines(figure)["heroes"]
+    assert x == [12.0, 20.0, 24.0]
+    assert y == pytest.approx([(24 + 40) / 2, (40 + 40 + 20 * 8 / 12) / 2, (48 + 60) / 2])
+
+
+def test_every_scheme_has_its_own_colour_everywhere(rivals: list[RunData]) -> None:
+    found = compare(rivals, targets=[0.5])
+    time, bars = accuracy_against_time(found.groups), resources_to_targets(found)
+    assert time is not None
+    assert bars is not None
+    for label, (_, _, shade) in lines(time).items():
+        assert shade == COLOURS[label]
+    for axes in bars.axes:
+        shades = {
+            container.get_label(): to_hex(container[0].get_facecolor()).upper()
+            for container in axes.containers[::1]
+            if _bar(container)
+        }
+        assert shades == {label: COLOURS[label] for label in ("heroes", "fedavg", "flanc")}
+    assert len(set(COLOURS.values())) == 5
+    assert colour("something new") == colour("something new")
+    assert colour("something new") in SPARE
+
+
+def _bar(container: object) -> bool:
+    return type(container).__name__ == "BarContainer"
+
+
+def test_variants_of_a_scheme_share_the_colour_and_differ_in_the_line(make_run: Make) -> None:
+    folders = [make_run("a", [0.5, 0.6]), make_run("b", [0.4, 0.6], strategy__blocks="nested")]
+    figure = accuracy_against_time(group_runs(load_runs(folders)))
+    assert figure is not None
+    first, second = figure.axes[0].get_lines()
+    assert first.get_color() == second.get_color()
+    assert first.get_linestyle() != second.get_linestyle()
+
+
+def test_waiting_round_by_round(rivals: list[RunData]) -> None:
+    figure = waiting_per_round(group_runs(rivals))
+    assert figure is not None
+    assert lines(figure)["fedavg"][:2] == ([1.0, 2.0, 3.0], [8.0, 8.0, 8.0])
+    assert labels(figure) == [("round", "mean waiting of a client (s)")]
+
+
+def test_bars_say_what_was_not_reached(rivals: list[RunData]) -> None:
+    figure = resources_to_targets(compare(rivals, targets=[0.5, 0.7]))
+    assert figure is not None
+    heights = {str(each.get_label()): [bar.get_height() for bar in each] for each in figure.axes[0].containers if _bar(each)}
+    assert heights == {"heroes": [15.0, 30.0], "fedavg": [75.0, 0.0], "flanc": [40.0, 0.0]}
+    assert sorted(text.get_text() for text in figure.axes[0].texts) == ["1 of 2", "1 of 2", "not reached", "not reached"]
+    assert labels(figure) == [("target accuracy", "virtual time (s)"), ("target accuracy", "traffic, both ways (MB)")]
+
+
+def test_accuracy_against_skew_joins_the_levels_of_a_scheme(make_run: Make) -> None:
+    folders = [
+        make_run(
+            f"{scheme}{gamma}{seed}", [0.5, 0.9 - gamma / 200 + seed / 10], scheme=scheme, data__gamma=float(gamma), seed=seed
+        )
+        for scheme in ("heroes", "flanc")
+        for gamma in (80, 20)
+        for seed in (0, 1)
+    ]
+    figure = accuracy_against_skew(load_runs(folders))
+    assert figure is not None
+    errorbars = figure.axes[0].containers
+    assert [each.get_label() for each in errorbars] == ["heroes", "flanc"]
+    x, y = errorbars[0].lines[0].get_data()
+    assert list(x) == [20.0, 80.0]
+    assert list(y) == pytest.approx([85.0, 55.0])
+    assert "main class (%)" in labels(figure)[0][0]
+    early = accuracy_against_skew(load_runs(folders), at_seconds=15)
+    assert early is not None
+    assert list(early.axes[0].containers[0].lines[0].get_data()[1]) == pytest.approx([50.0, 50.0])
+
+
+def test_the_dirichlet_level_has_a_logarithmic_axis_and_gamma_does_not_matter_there(make_run: Make) -> None:
+    folders = [make_run(f"a{alpha}", [0.5], data__partition="dirichlet", data__alpha=alpha) for alpha in (0.1, 1.0)]
+    figure = accuracy_against_skew(load_runs(folders))
+    assert figure is not None
+    assert figure.axes[0].get_xscale() == "log"
+    other = [make_run(f"g{gamma}", [0.5], data__partition="dirichlet", data__gamma=gamma) for gamma in (10.0, 20.0)]
+    assert accuracy_against_skew(load_runs(other)) is None
+
+
+def test_a_round_seen_from_inside(rivals: list[RunData]) -> None:
+    figure = round_timeline(rivals[0], 2)
+    assert figure is not None
+    assert figure.axes[0].get_title(loc="left") == "Round 2 of heroes, seed 0"
+    bars = {str(each.get_label()): [bar.get_width() for bar in each] for each in figure.axes[0].containers}
+    assert bars == {"compute": [6.0, 5.0], "transfer": [4.0, 4.0], "waiting": [0.0, 1.0]}
+    assert figure.axes[0].get_yticklabels()[1].get_text() == "0 · board-1 · width 1 · τ 5"
+    assert round_timeline(rivals[0], 99) is None
+
+
+def test_counters_become_a_square_per_snapshot(make_run: Make) -> None:
+    run = load_run(make_run("one", [0.5] * 9))
+    figure = block_counters(run, snapshots=3)
+    assert figure is not None
+    squares = [axes for axes in figure.axes if axes.images]
+    assert [axes.get_title(loc="left") for axes in squares] == ["round 1", "round 5", "round 9"]
+    assert [text.get_text() for text in squares[1].texts] == ["50", "40", "40", "60"]
+    assert np.asarray(squares[0].images[0].get_array()) == pytest.approx(np.array([[10, 8], [8, 12]]) / 9.5)
+    assert figure.axes[-1].get_ylabel() == "counter relative to the round's mean"
+
+
+def test_widths_and_steps_by_device(rivals: list[RunData]) -> None:
+    figure = widths_and_steps(rivals[0])
+    assert figure is not None
+    bars = {str(each.get_label()): [bar.get_width() for bar in each] for each in figure.axes[0].containers}
+    assert bars == {"width 1": [0.0, 100.0], "width 2": [100.0, 0.0]}
+    assert labels(figure)[1] == ("τ: local steps in a round", "device class")
+
+
+def test_many_devices_are_shown_together(rivals: list[RunData]) -> None:
+    template = rivals[0].rows[0]["clients"][0]
+    row = {**rivals[0].rows[0], "clients": [{**template, "device": f"phone-{number:02}"} for number in range(40)]}
+    figure = widths_and_steps(RunData(Path(), "", "heroes", 0, "digits", {}, (row,)))
+    assert figure is not None
+    names = [tick.get_text() for tick in figure.axes[1].get_yticklabels()]
+    assert len(names) == 12
+    assert "others" in names
+
+
+def test_without_data_there_is_no_figure(make_run: Make) -> None:
+    plain = load_run(make_run("plain", [None, None], scheme="fedavg"))
+    bare = RunData(
+        plain.path, "", "fedavg", 0, "digits", plain.config, tuple({**row, "clients": [], "facts": {}} for row in plain.rows)
+    )
+    groups = group_runs([bare])
+    assert accuracy_against_time(groups) is None
+    assert accuracy_against_traffic([]) is None
+    assert waiting_per_round([]) is None
+    assert accuracy_against_skew([bare]) is None
+    assert run_pictures(bare) == []
+    assert [each.name for each in comparison_pictures(compare([bare]))] == ["waiting"]
+
+
+def test_figures_are_saved_twice_and_always_the_same(rivals: list[RunData], tmp_path: Path) -> None:
+    figures = [accuracy_against_time(group_runs(rivals)) for _ in range(2)]
+    assert figures[0] is not None
+    assert figures[1] is not None
+    paths = save_figure(figures[0], tmp_path / "deep" / "time.v1")
+    assert [path.name for path in paths] == ["time.v1.png", "time.v1.svg"]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert paths[1].read_bytes() == as_bytes(figures[1], "svg")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match="cannot write"):
+        save_figure(figures[0], tmp_path / "file" / "time")
+
+
+def test_without_matplotlib_one_sentence_says_what_to_install(rivals: list[RunData]) -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from pathlib import Path\n"
+        "from heroes.report import load_run, write_page, compare\n"
+        f"run = load_run({str(rivals[0].path)!r}); compare([run]).lines()\n"
+        "write_page([run], Path('/dev/null'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("figures need matplotlib; install it with: pip install 'heroes-fl[report]'")
+
+
+def test_the_report_is_imported_without_matplotlib_and_without_torch() -> None:
+    code = "import sys, heroes.report; sys.exit('matplotlib' in sys.modules or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -1,0 +1,106 @@
+"""Run folders as data: what is tolerated, what is refused, what belongs together."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heroes.errors import RunFolderError
+from heroes.report import group_runs, load_run, load_runs
+from heroes.report.runs import differences, repeated, series_along
+
+Make = Callable[..., Path]
+
+
+def test_a_run_folder_is_read(make_run: Make) -> None:
+    run = load_run(make_run("one", [0.5, None], scheme="flanc", seed=7))
+    assert (run.label, run.scheme, run.seed, run.task, len(run.rows)) == ("one", "flanc", 7, "digits", 2)
+    assert not run.torn
+    assert run.notes == ()
+    assert run.settings["data.gamma"] == 40.0
+    assert run.environment == {"python": "3.11.7", "system": "Linux"}
+
+
+def test_a_cut_off_line_is_left_out_and_said(make_run: Make) -> None:
+    run = load_run(make_run("cut", [0.5, 0.6], tail='{"round": 3, "seco'))
+    assert (len(run.rows), run.torn) == (2, True)
+    assert "cut off and is left out" in run.notes[0]
+
+
+def test_an_empty_run_and_no_run_are_refused(make_run: Make, tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"empty run: it has no finished round$"):
+        load_run(make_run("empty", []))
+    with pytest.raises(RunFolderError, match="its only line was cut off"):
+        load_run(make_run("half", [], tail='{"round": 1'))
+    with pytest.raises(RunFolderError, match="not a run folder"):
+        load_run(tmp_path / "nowhere")
+
+
+def test_a_configuration_without_a_scheme_is_refused(make_run: Make) -> None:
+    folder = make_run("odd", [0.5])
+    (folder / "config.toml").write_text('task = "digits"\nseed = 0\n')
+    with pytest.raises(RunFolderError, match=r"does not say strategy\.name"):
+        load_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seconds": "soon"}, "seconds is 'soon', not a number"),
+        ({"accuracy": [1]}, r"accuracy is \[1\], not a number"),
+        ({"accuracy": float("nan")}, "accuracy is nan"),
+        ({"clients": 3}, "clients is not a list"),
+        ({"clients": [{"client": 1}]}, "width is None, not a number"),
+        ({"accuracy_by_width": {"wide": 0.5}}, "accuracy_by_width is"),
+        ({"accuracy_by_width": {"1": "x"}}, "1 is 'x', not a number"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(make_run: Make, change: dict[str, object], said: str) -> None:
+    folder = make_run("damaged", [0.5])
+    row = json.loads((folder / "records.jsonl").read_text()) | change
+    (folder / "records.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(RunFolderError, match=f"line 1 of .* is damaged: {said}"):
+        load_run(folder)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[1]"])
+def test_an_environment_that_is_not_known_is_said(make_run: Make, content: str | None) -> None:
+    folder = make_run("unknown", [0.5])
+    (folder / "environment.json").unlink()
+    if content is not None:
+        (folder / "environment.json").write_text(content)
+    run = load_run(folder)
+    assert run.environment is None
+    assert "no readable environment.json" in run.notes[0]
+
+
+def test_seeds_are_grouped_and_variants_are_told_apart(make_run: Make) -> None:
+    folders = [
+        make_run("a", [0.5], seed=1),
+        make_run("b", [0.5], scheme="fedavg", seed=0),
+        make_run("c", [0.5], seed=0),
+        make_run("d", [0.5], seed=0, strategy__adaptive_tau=False),
+    ]
+    groups = group_runs(load_runs(folders))
+    assert [group.label for group in groups] == ["heroes (adaptive_tau=true)", "fedavg", "heroes (adaptive_tau=false)"]
+    assert [group.seeds for group in groups] == [(0, 1), (0,), (0,)]
+    assert [group.variant for group in groups] == [0, 0, 1]
+
+
+def test_other_data_is_said_of_every_scheme(make_run: Make) -> None:
+    folders = [make_run("a", [0.5]), make_run("b", [0.5], scheme="fedavg", data__gamma=80.0)]
+    groups = group_runs(load_runs(folders))
+    assert [group.label for group in groups] == ["heroes (gamma=40)", "fedavg (gamma=80)"]
+    assert groups[0].world != groups[1].world
+    assert differences([group.runs[0] for group in groups])["data.gamma"] == [40.0, 80.0]
+    assert [line.label for line in series_along(load_runs(folders), "data.gamma")] == ["heroes", "fedavg"]
+
+
+def test_of_the_same_run_twice_the_longer_is_kept(make_run: Make) -> None:
+    short, long = make_run("short", [0.5]), make_run("long", [0.5, 0.6], training__device="cpu")
+    runs = load_runs([short, long, short])
+    assert len(runs) == 2
+    groups = group_runs(runs)
+    assert [run.label for run in groups[0].runs] == ["long"]
+    assert repeated(runs, groups) == ["'short' repeats another run (same settings, same seed) and is left out"]
