@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,25 +13,42 @@ from hypothesis import settings
 from torch import nn
 
 from heroes import seeds
+from heroes.assemble import assemble
+from heroes.config import Config
 from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
 from heroes.engines.in_process import InProcessEngine
 from heroes.evaluation import Score, evaluate
+from heroes.exchange import Feedback
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.costs import Costs
 from heroes.fleet.devices import FLEETS, Fleet
 from heroes.local_training import LocalSettings, Trainer
-from heroes.messages import Assignment, Selection, ServerState
+from heroes.messages import Assignment, Cohort, Estimates, Plan, RoundRecord, Selection, ServerState, Update
 from heroes.models.family import Family
 from heroes.pacing import Limits
-from heroes.rounds import Federation
+from heroes.rounds import Federation, run_round
 from heroes.schedule import LearningRate
+from heroes.strategies.adp import Adp
+from heroes.strategies.fedavg import FedAvg
+from heroes.strategies.flanc import Flanc
 from heroes.strategies.heroes import Heroes
+from heroes.strategies.heterofl import HeteroFL
 from heroes.submodels import cut_out
 
 settings.register_profile("heroes", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("heroes")
 torch.set_num_threads(1)
+
+
+Scheme = Heroes | FedAvg | Adp | HeteroFL | Flanc
+LOCAL: dict[type, dict[str, Any]] = {  # how clients train under each scheme, as `assemble` would have it
+    Heroes: {},
+    FedAvg: {"train_in": "dense", "probes": 0},
+    Adp: {"train_in": "dense", "probes": 1, "send_gradient": True},
+    HeteroFL: {"train_in": "dense", "probes": 0},
+    Flanc: {"regulariser": 0.1, "probes": 0},
+}
 
 
 def build_network(width: int) -> nn.Module:
@@ -79,20 +96,83 @@ class World:
         }
         return Heroes(**(wanted | changes))
 
+    def fedavg(self, max_width: int = 3, **changes: Any) -> FedAvg:
+        return FedAvg(**(self._common(max_width) | {"tau": 6} | changes))
+
+    def adp(self, max_width: int = 3, **changes: Any) -> Adp:
+        return Adp(**(self._common(max_width) | {"rounds": 20} | changes))
+
+    def heterofl(self, max_width: int = 3, **changes: Any) -> HeteroFL:
+        return HeteroFL(**(self._common(max_width) | {"tau": 6, "step_limit": 0.02} | changes))
+
+    def flanc(self, max_width: int = 3, **changes: Any) -> Flanc:
+        return Flanc(**(self._common(max_width) | {"tau": 6, "step_limit": 0.02} | changes))
+
+    def _common(self, max_width: int) -> dict[str, Any]:
+        return {"family": self.family(max_width), "costs": self.costs(max_width), "learning_rate": LearningRate(0.1)}
+
+    def scheme(self, name: str, **changes: Any) -> Scheme:
+        """One of the five by name."""
+        made: Scheme = getattr(self, name)(**changes)
+        return made
+
+    def assembled(self, name: str, changes: dict[str, Any] | None = None) -> Federation:
+        """The tiny federation as `assemble` makes it from a configuration: real costs, real settings."""
+        wanted: dict[str, Any] = {
+            "strategy.name": name,
+            "seed": 1,
+            "federation.clients": 12,
+            "federation.cohort": 4,
+            "model.max_width": 3,
+            "training.batch_size": 5,
+            "training.learning_rate": 0.1,
+            "training.device": "cpu",
+        }
+        return assemble(Config().changed(wanted | (changes or {})), build_network, self.data())
+
+    def cohort(self, speeds: list[float], upload: float = 200e3, download: float = 1e6) -> Cohort:
+        """Clients 10, 11, ... of these speeds on equal links."""
+        count = len(speeds)
+        clients, devices = np.arange(10, 10 + count), ("board",) * count
+        return Cohort(clients, devices, np.array(speeds), np.full(count, upload), np.full(count, download))
+
+    def answers(
+        self, plan: Plan, strategy: Scheme, state: ServerState[Any], values: list[float] | None = None
+    ) -> Iterator[tuple[Assignment, Update]]:
+        """Every client sends back what it got, or everywhere its own value."""
+        for n, a in enumerate(plan.assignments):
+            tensors = cut_out(state.tensors, strategy.cut(a.selection))
+            if values is not None:
+                tensors = {name: torch.full_like(tensor, values[n]) for name, tensor in tensors.items()}
+            yield a, Update(a.client, a.round, tensors, 10, Estimates(0.5))
+
+    def three_rounds(self, strategy: Scheme) -> tuple[ServerState[Any], list[RoundRecord]]:
+        """The state and the records after three rounds of the tiny federation."""
+        federation = self.federation(strategy)
+        state = strategy.begin(seeds.number(federation.seed, "model"))
+        entries = []
+        for _ in range(3):
+            state, entry = run_round(federation, state)
+            entries.append(entry)
+        return state, entries
+
     def federation(
         self,
-        strategy: Heroes | None = None,
+        strategy: Scheme | None = None,
         engine: Engine | None = None,
         clock: Clock | None = None,
         *,
         clients: int = 12,
         cohort: int = 4,
         seed: int = 1,
+        down_bits: int = 32,
+        error_feedback: bool = False,
         **settings_changes: Any,
     ) -> Federation:
         chosen = strategy or self.heroes()
         data = self.data(clients)
-        local = LocalSettings(**({"batch_size": 5} | settings_changes))
+        local = LocalSettings(**({"batch_size": 5} | LOCAL[type(chosen)] | settings_changes))
+        shapes = {name: tuple(tensor.shape) for name, tensor in chosen.begin(0).tensors.items()}
 
         def score(state: ServerState[Any], width: int) -> Score:
             model = chosen.family.dense(width)
@@ -108,6 +188,8 @@ class World:
             seed=seed,
             score=score,
             family=chosen.family,
+            down_bits=down_bits,
+            feedback=Feedback(shapes) if error_feedback else None,
         )
 
     def assignment(self, client: int = 0, **changes: Any) -> Assignment:

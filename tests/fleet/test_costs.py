@@ -170,5 +170,3 @@ def test_the_composed_digits_model_is_cheaper_than_the_dense_one_at_full_width()
     x, y = torch.randn(BATCH, 1, 8, 8), torch.zeros(BATCH, dtype=torch.long)
     composed, dense = step_flops(family.composed(4).module, x, y), step_flops(family.module(4), x, y)
     assert composed < 0.5 * dense
-
-

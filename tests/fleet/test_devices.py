@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heroes.errors import ConfigError
+from heroes.fleet import measured
 from heroes.fleet.clock import FixedClock, VirtualClock
-from heroes.fleet.devices import FLEETS, MEGABIT, Device, Fleet, FleetKind
+from heroes.fleet.devices import FLEETS, MEGABIT, Device, Fleet, FleetKind, read_fleet
 from heroes.rounds import sample
 
 
@@ -122,3 +124,59 @@ def test_a_round_lasts_as_long_as_its_slowest_client(world):
 def test_the_fixed_clock_says_the_same_for_all(world):
     timing = FixedClock(2.5).elapse([world.assignment(0), world.assignment(1)])
     assert (timing.duration, timing.waiting.tolist()) == (2.5, [0.0, 0.0])
+
+
+def test_measured_links_have_the_measured_quantiles_and_correlation():
+    fleet = Fleet(FLEETS["mlab"], 20_000, seed=0)
+    cohort = fleet.status(np.arange(20_000), 1)
+    up, down = cohort.upload / MEGABIT, cohort.download / MEGABIT
+    assert np.median(up) == pytest.approx(measured.UPLOAD_MBPS[16], rel=0.05)
+    assert np.quantile(down, 0.25) == pytest.approx(measured.DOWNLOAD_MBPS[8], rel=0.05)
+    assert measured.UPLOAD_MBPS[0] <= up.min() < up.max() <= measured.UPLOAD_MBPS[-1]
+    ranks = np.corrcoef(np.argsort(np.argsort(up)), np.argsort(np.argsort(down)))[0, 1]
+    assert ranks == pytest.approx(6 / np.pi * np.arcsin(measured.LINK_CORRELATION / 2), abs=0.03)
+
+
+def test_phones_have_speeds_of_their_own_that_fit_their_names():
+    fleet = Fleet(FLEETS["phones"], 4000, seed=0)
+    speeds = fleet.speed_of(np.arange(4000))
+    assert len(np.unique(speeds)) > 3000
+    assert np.median(speeds) == pytest.approx(10e9, rel=0.05)
+    for slower, faster in ((0, 1), (1, 2), (2, 3)):
+        assert speeds[fleet.device_of == slower].max() <= speeds[fleet.device_of == faster].min() * 1.0001
+    assert np.array_equal(fleet.speed_of(np.array([5, 9])), speeds[[5, 9]])
+
+
+def test_a_users_own_fleet_from_csv(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("device,gflops,share,upload_mbps,download_mbps\ncamera,2,3,1.5,8\ngateway,50,1,,\n")
+    kind = read_fleet(file)
+    fleet = Fleet(kind, 40, seed=0)
+    assert np.bincount(fleet.device_of).tolist() == [30, 10]
+    cohort = fleet.status(np.arange(40), 1)
+    camera = fleet.device_of == 0
+    assert np.unique(cohort.upload[camera]).tolist() == [1.5 * MEGABIT]
+    assert 1.0 * MEGABIT <= cohort.upload[~camera].min() < cohort.upload[~camera].max() <= 5.0 * MEGABIT
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "needs rows"),
+        ("device,speed\na,1\n", "columns device and gflops"),
+        ("device,gflops\na,fast\n", r"line 2 .* gflops is 'fast'; it should be a number above 0"),
+        ("device,gflops\na,1\nb,-1\n", "line 3"),
+        ("device,gflops\na,\n", "has no gflops"),
+        ("device,gflops,share\na,1,nan\n", "share is 'nan'"),
+    ],
+)
+def test_a_broken_fleet_file_is_refused_with_its_line(tmp_path, content, said):
+    file = tmp_path / "bad.csv"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=said):
+        read_fleet(file)
+
+
+def test_a_missing_fleet_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot read the fleet .*gone\.csv"):
+        read_fleet(tmp_path / "gone.csv")

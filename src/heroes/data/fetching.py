@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -73,11 +74,26 @@ def _from_address(
 ) -> None:
     for file in _wanted(data, source):
         target = folder / file.name
-        if not (target.is_file() and file.md5 is not None and md5_of(target) == file.md5):
+        if _unpacked_before(target, file):
+            continue
+        if not target.is_file() or file.md5 not in (None, md5_of(target)):
             _from_any(file, target, progress, patience)
         if archives.is_archive(target):
-            _unpack(target, folder)
+            made = _unpack(target, folder)
+            _stamp(target).write_text(json.dumps([list(file.addresses), made]), encoding="utf-8")
             target.unlink()
+
+
+def _stamp(archive: Path) -> Path:
+    """Beside what was unpacked: where the archive was from, and what was in it."""
+    return archive.with_name(f".{archive.name}.unpacked")
+
+
+def _unpacked_before(archive: Path, file: PublicFile) -> bool:
+    if archive.is_file() or not _stamp(archive).is_file():
+        return False
+    addresses, made = json.loads(_stamp(archive).read_text(encoding="utf-8"))
+    return addresses == list(file.addresses) and all((archive.parent / name).exists() for name in made)
 
 
 def _wanted(data: PublicData, source: str | None) -> tuple[PublicFile, ...]:
@@ -102,7 +118,7 @@ def _from_any(file: PublicFile, target: Path, progress: Progress | None, patienc
             reasons.append(str(error))
     raise DataError(
         f"{'; '.join(reasons)}. Get {file.name} in another way and put it into {target.parent}, "
-        "or give its path or address by --from"
+        "then say this again; or give its path or address by --from"
     )
 
 
@@ -135,9 +151,11 @@ def _link(source: Path, folder: Path) -> None:
     folder.symlink_to(source.resolve(), target_is_directory=True)
 
 
-def _unpack(archive: Path, folder: Path) -> None:
+def _unpack(archive: Path, folder: Path) -> list[str]:
+    """Unpack into the folder; the names of what is new there."""
     with _aside(folder) as scratch:
         archives.unpack(archive, scratch)
+        return sorted(path.name for path in scratch.iterdir())
 
 
 @contextmanager
@@ -154,7 +172,7 @@ def _aside(folder: Path) -> Iterator[Path]:
 
 
 def _anything(folder: Path) -> bool:
-    return folder.is_dir() and any(not path.name.endswith(".part") for path in folder.iterdir())
+    return folder.is_dir() and any(not path.name.startswith(".") and path.suffix != ".part" for path in folder.iterdir())
 
 
 def _bytes_in(folder: Path) -> int:

@@ -2,48 +2,78 @@
 
 from __future__ import annotations
 
+import csv
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from heroes import seeds
+from heroes.errors import ConfigError
+from heroes.fleet import measured
 from heroes.messages import Cohort, Floats, Integers
 
 MEGABIT = 1e6 / 8  # bytes
 
 
+Range = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Device:
-    """A class of device: its sustained training speed, and how many clients have it relative to the others."""
+    """A class of device: its sustained training speed, how many clients have it relative to the others, and its own links."""
 
     name: str
     flops: float  # per second
     share: float = 1.0
+    upload: Range | None = None  # Mb/s, instead of the fleet's
+    download: Range | None = None
 
 
 @dataclass(frozen=True)
 class FleetKind:
-    """A named kind of fleet. Speeds of links in Mb/s are drawn evenly from a range, anew for every client and round."""
+    """A named kind of fleet.
+
+    Link speeds in Mb/s are drawn anew for every client and round: evenly from a range, or from measured pairs. With `speeds`
+    (quantiles of FLOP/s) every client has a speed of its own, and `devices` only names the parts of that distribution.
+    """
 
     summary: str
     devices: tuple[Device, ...]
-    upload: tuple[float, float] = (1.0, 5.0)
-    download: tuple[float, float] = (10.0, 20.0)
+    upload: Range = (1.0, 5.0)
+    download: Range = (10.0, 20.0)
     jitter: float = 0.1  # deviation of the step time around its mean
+    measured_links: bool = False
+    speeds: tuple[float, ...] | None = None
 
 
 def _four(names: tuple[str, str, str, str], unit: float) -> tuple[Device, ...]:
     return tuple(Device(name, factor * unit) for name, factor in zip(names, (1.0, 2.0, 3.0, 4.0), strict=True))
 
 
+_PAPER = _four(("TX2", "Xavier NX", "laptop", "AGX Xavier"), 10e9)
+_MEDIAN_PHONE = 10e9  # FLOP/s in sustained training, an assumption; the spread around it is measured
+_PHONES = tuple(
+    Device(name, _MEDIAN_PHONE * measured.PHONE_SPEED[middle])
+    for name, middle in (("slow phone", 4), ("modest phone", 12), ("good phone", 20), ("fast phone", 28))
+)
+
 FLEETS: dict[str, FleetKind] = {
-    "paper": FleetKind(
-        "the paper's devices, 10 to 40 GFLOP/s in training, a quarter of the clients each",
-        _four(("TX2", "Xavier NX", "laptop", "AGX Xavier"), 10e9),
-    ),
+    "paper": FleetKind("the paper's devices, 10 to 40 GFLOP/s in training, a quarter of the clients each", _PAPER),
     "boards": FleetKind(
         "the same fourfold spread at 1/100 of the speed: small boards, for models as small as the digits one",
         _four(("board-1", "board-2", "board-3", "board-4"), 0.1e9),
+    ),
+    "mlab": FleetKind(
+        "the paper's devices on links measured by M-Lab: uploads from 0.1 to 260 Mb/s", _PAPER, measured_links=True
+    ),
+    "phones": FleetKind(
+        "phones as fast as AI-Benchmark found 333 of them, on links measured by M-Lab",
+        _PHONES,
+        measured_links=True,
+        speeds=tuple(_MEDIAN_PHONE * speed for speed in measured.PHONE_SPEED),
     ),
     "equal": FleetKind(
         "one kind of device on one kind of link: no heterogeneity", (Device("laptop", 30e9),), (3.0, 3.0), (15.0, 15.0), 0.0
@@ -61,6 +91,11 @@ class Fleet:
             np.array([device.share for device in kind.devices]), clients, seeds.stream(seed, "fleet", "devices")
         )
         self.flops = np.array([device.flops for device in kind.devices])
+        self._place = None  # of every client within its part of the distribution of speeds
+        if kind.speeds is not None:
+            self._place = seeds.stream(seed, "fleet", "speeds").random(clients, dtype=np.float32)
+        self._upload = np.array([device.upload or kind.upload for device in kind.devices]).T
+        self._download = np.array([device.download or kind.download for device in kind.devices]).T
 
     def __len__(self) -> int:
         return len(self.device_of)
@@ -70,20 +105,82 @@ class Fleet:
         """FLOP/s of the fastest device class."""
         return float(self.flops.max())
 
+    def speed_of(self, clients: Integers) -> Floats:
+        """Mean FLOP/s of these clients."""
+        classes = self.device_of[clients]
+        if self._place is None or self.kind.speeds is None:
+            return self.flops[classes]
+        where = (classes + self._place[clients]) / len(self.flops)
+        return quantile(self.kind.speeds, where.astype(np.float64))
+
     def status(self, clients: Integers, round_number: int) -> Cohort:
         """What the server reads of these clients at the start of a round."""
         rng = seeds.stream(self.seed, "fleet", "round", round_number)
         classes = self.device_of[clients]
+        speed = self.speed_of(clients) / _truncated_normal(rng, self.kind.jitter, len(clients))
+        upload, download = self._links(rng, classes)
         return Cohort(
             clients=clients,
             devices=tuple(self.kind.devices[c].name for c in classes),
-            speed=self.flops[classes] / _truncated_normal(rng, self.kind.jitter, len(clients)),
-            upload=rng.uniform(*self.kind.upload, len(clients)) * MEGABIT,
-            download=rng.uniform(*self.kind.download, len(clients)) * MEGABIT,
+            speed=speed,
+            upload=upload * MEGABIT,
+            download=download * MEGABIT,
         )
 
+    def _links(self, rng: np.random.Generator, classes: Classes) -> tuple[Floats, Floats]:
+        """Upload and download in Mb/s."""
+        if not self.kind.measured_links:
+            return rng.uniform(*self._upload[:, classes]), rng.uniform(*self._download[:, classes])
+        down, other = rng.normal(size=(2, len(classes)))
+        up = measured.LINK_CORRELATION * down + np.sqrt(1 - measured.LINK_CORRELATION**2) * other
+        return quantile(measured.UPLOAD_MBPS, _normal_cdf(up)), quantile(measured.DOWNLOAD_MBPS, _normal_cdf(down))
 
-def _deal(shares: Floats, clients: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int16]]:
+
+def quantile(table: tuple[float, ...], where: Floats) -> Floats:
+    """Values at places from 0 to 1 of a distribution given by evenly spaced quantiles."""
+    return np.interp(where, np.linspace(0.0, 1.0, len(table)), table)
+
+
+def _normal_cdf(values: Floats) -> Floats:
+    return np.array([0.5 * (1 + math.erf(value / math.sqrt(2))) for value in values])
+
+
+def read_fleet(path: Path) -> FleetKind:
+    """A fleet from a CSV file with the columns device, gflops and, as wanted, share, upload_mbps, download_mbps."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"cannot read the fleet {str(path)!r}: {error}") from None
+    if not rows or not {"device", "gflops"} <= rows[0].keys():
+        raise ConfigError(f"the fleet {str(path)!r} needs rows and at least the columns device and gflops")
+    return FleetKind(f"from {path.name}", tuple(_device(path, line, row) for line, row in enumerate(rows, 2)))
+
+
+def _device(path: Path, line: int, row: Mapping[str, str | None]) -> Device:
+    def number(column: str) -> float | None:
+        text = row.get(column)
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise ConfigError(f"line {line} of the fleet {str(path)!r}: {column} is {text!r}; it should be a number above 0")
+        return value
+
+    gflops = number("gflops")
+    if gflops is None:
+        raise ConfigError(f"line {line} of the fleet {str(path)!r} has no gflops")
+    links = [None if (speed := number(column)) is None else (speed, speed) for column in ("upload_mbps", "download_mbps")]
+    return Device(row["device"] or f"device-{line - 1}", gflops * 1e9, number("share") or 1.0, *links)
+
+
+Classes = np.ndarray[tuple[int], np.dtype[np.int16]]
+
+
+def _deal(shares: Floats, clients: int, rng: np.random.Generator) -> Classes:
     """A device class for every client, as close to the shares as whole numbers allow, shuffled."""
     edges = np.round(np.cumsum(shares) / shares.sum() * clients).astype(np.int64)
     classes = np.searchsorted(edges, np.arange(clients), side="right").astype(np.int16)

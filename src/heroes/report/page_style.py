@@ -22,10 +22,10 @@ tbody th { font-weight: 500; }
 td.none { color: var(--quiet); font-style: italic; }
 td small { color: var(--quiet); }
 .dot { display: inline-block; width: .7em; height: .7em; border-radius: 50%; margin-right: .5em; }
-.figures, .tables { display: grid; align-items: start; }
-.figures { grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1rem; }
-.tables { grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr)); gap: 0 1.5rem; }
-.table { min-width: 0; }
+.figures { display: grid; align-items: start; gap: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); }
+.tables { display: flex; flex-wrap: wrap; align-items: start; gap: 0 2.5rem; }
+.table { max-width: 100%; }
 figure { margin: 0; }
 figure img { display: block; width: 100%; max-width: 640px; height: auto; background: #ffffff; border: 1px solid var(--line);
   border-radius: 6px; padding: .4rem; }

@@ -1,0 +1,27 @@
+"""A character network: embedding, recurrent layer, one linear output that predicts the next character."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+CELLS = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+
+
+def build(width: int, max_width: int = 4, classes: int = 80, cell: str = "rnn", layers: int = 1) -> nn.Module:
+    """Embedding and hidden size of 512 at full width; `cell` is rnn (tanh), lstm or gru."""
+    return CharRNN(max(1, round(512 / max_width)) * width, classes, cell, layers)
+
+
+class CharRNN(nn.Module):
+    """Reads a window of characters (batch, time) and scores the next one."""
+
+    def __init__(self, hidden: int, classes: int, cell: str, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(classes, hidden)
+        self.recurrent = CELLS[cell](hidden, hidden, layers, batch_first=True)
+        self.output = nn.Linear(hidden, classes)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        states, _ = self.recurrent(self.embedding(characters))
+        scores: Tensor = self.output(states[:, -1])
+        return scores

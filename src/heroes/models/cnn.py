@@ -1,0 +1,22 @@
+"""The paper's convolutional network for 32x32 images: three 3x3 convolutions and one linear output."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def build(width: int, max_width: int = 4, classes: int = 10, norm: str = "group") -> nn.Module:
+    """Convolutions of 64, 128 and 128 channels at full width, each normalised and halved, pooled to 2x2, one linear output."""
+    sizes = [_per_width(full, max_width) * width for full in (64, 128, 128)]
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip([3, *sizes[:-1]], sizes, strict=True):
+        layers.append(nn.Conv2d(inputs, outputs, 3, padding=1))
+        if norm == "group":
+            layers.append(nn.GroupNorm(width, outputs))
+        layers += [nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(sizes[-1] * 4, classes))
+
+
+def _per_width(full: int, max_width: int) -> int:
+    """Channels of one group, so that the full width comes as near as it can to the paper's."""
+    return max(1, round(full / max_width))
