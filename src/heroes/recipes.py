@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from heroes.config import Config
 from heroes.errors import ConfigError, did_you_mean
@@ -16,8 +17,14 @@ def digits(*, rounds: int = 40, seed: int = 0) -> Config:
 TASKS: dict[str, Callable[[], Config]] = {"digits": digits}
 
 
-def recipe(task: str) -> Config:
-    """The configuration of a task by name."""
+TUNED: dict[tuple[str, str], dict[str, Any]] = {}
+"""What differs from a task's recipe for a scheme, each tuned by itself so that none is compared at another's settings."""
+
+
+def recipe(task: str, strategy: str | None = None) -> Config:
+    """The configuration of a task by name, tuned for a scheme."""
     if task not in TASKS:
         raise ConfigError(f"unknown task {task!r}: {did_you_mean(task, TASKS)}; or give the path of a TOML file")
-    return TASKS[task]()
+    config = TASKS[task]()
+    chosen = config.with_strategy(strategy or config.strategy.name)
+    return chosen.changed(TUNED.get((task, chosen.strategy.name), {}))

@@ -211,5 +211,5 @@ def works() -> str:
     play = FIRST_PLAY.format(
         anna="Bread rises while the oven burns, and so do I; " * 30, ben="Call me at noon, not before. " * 40
     )
-    flat = FLAT_PLAY.format(duke="Proceed, Solinus, to procure my fall. " * 9, luce="Faith, no; he comes too late. " * 12)
+    flat = FLAT_PLAY.format(duke="Proceed, Solinus, to procure my fall. " * 25, luce="Faith, no; he comes too late. " * 25)
     return "\n\n".join([SONNETS, play, flat, MONOLOGUE])

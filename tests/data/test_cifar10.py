@@ -143,8 +143,8 @@ def test_a_hostile_file_does_not_run(cifar_folder, tmp_path, protocol):
         (b"cnumpy.core.multiarray\n_reconstruct\nN}S'x'\nI1\ns\x86b.", "change a function"),
         (b"cnumpy\ndtype\n(S'O8'\ntR.", "not of bytes"),
         (b"\x80\x02]r\xff\xff\xff\xff.", "holds a list"),  # a memo of four thousand million places, in C
-        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x0f", ""),  # bytes without end
-        (b"", ""),
+        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x0f", "exceeds|EOF|truncated|ran out"),  # bytes without end
+        (b"", "EOF|ran out"),
         (b"].", "holds a list"),
     ],
 )
@@ -203,6 +203,6 @@ def test_missing_empty_and_huge_files_are_named(cifar_folder):
     path.unlink()
     with pytest.raises(DataError, match="data_batch_4 is missing"):
         load("cifar10", DataOptions(source=cifar_folder))
+    (cifar_folder / "data_batch_1").unlink()
     with pytest.raises(DataError, match="holds no CIFAR-10"):
-        (cifar_folder / "data_batch_1").unlink()
         load("cifar10", DataOptions(source=cifar_folder))

@@ -11,11 +11,24 @@ from heroes import seeds
 from heroes.data import PARTITIONS, share_out
 from heroes.errors import DataError
 
-LEVELS = {"iid": 0.0, "gamma": 40.0, "dirichlet": 0.3}
+LEVELS = {"iid": 0.0, "gamma": 40.0, "dirichlet": 0.3, "missing": 2.0, "natural": 0.0, "by_device": 40.0}
 
 
-def shared(name, labels, clients, level=None, seed=0):
-    return share_out(name, labels, clients, seeds.stream(seed, "partition"), LEVELS[name] if level is None else level)
+def shared(name, labels, clients, level=None, seed=0, owners=None, device_of=None):
+    """Unless told, every example has an owner of its own, and clients have three kinds of device in turn."""
+    return share_out(
+        name,
+        labels,
+        clients,
+        seeds.stream(seed, "partition"),
+        LEVELS[name] if level is None else level,
+        owners=np.arange(len(labels)) if owners is None else owners,
+        device_of=np.arange(clients) % 3 if device_of is None else device_of,
+    )
+
+
+def counts_of(shares, labels, classes):
+    return np.stack([np.bincount(labels[shares[n]], minlength=classes) for n in range(len(shares))])
 
 
 def test_the_levels_above_name_every_partition():
@@ -44,11 +57,11 @@ def test_iid_shares_differ_in_size_by_one_at_most(case, seed):
     assert sizes.max() - sizes.min() <= 1
 
 
-@given(labelled(), st.floats(0.0, 100.0), st.integers(0, 5))
-def test_gamma_shares_are_disjoint_equal_in_size_and_not_empty(case, level, seed):
+@given(st.sampled_from(["gamma", "by_device"]), labelled(), st.floats(0.0, 100.0), st.integers(0, 5))
+def test_gamma_shares_are_disjoint_equal_in_size_and_not_empty(name, case, level, seed):
     labels, clients = case
     try:
-        shares = shared("gamma", labels, clients, level, seed)
+        shares = shared(name, labels, clients, level, seed)
     except DataError:
         assume(False)
     everything = np.concatenate([shares[n] for n in range(clients)])
@@ -120,7 +133,8 @@ def test_shares_depend_on_the_seed_and_nothing_else(name):
 @pytest.mark.parametrize("name", LEVELS)
 def test_as_many_clients_as_examples_get_one_each(name):
     labels = np.arange(12) % 4
-    level = 100.0 if name == "gamma" else None
+    level = {"gamma": 100.0, "by_device": 100.0, "missing": 3.0}.get(name)
+    labels = np.arange(12) // 4 if name == "by_device" else labels
     assert np.diff(shared(name, labels, 12, level).starts).tolist() == [1] * 12
 
 
@@ -128,6 +142,110 @@ def test_as_many_clients_as_examples_get_one_each(name):
 def test_more_clients_than_examples_is_refused(name):
     with pytest.raises(DataError, match="11 clients cannot share 10 examples; use at most 10 clients"):
         shared(name, np.zeros(10, dtype=np.int64), 11)
+
+
+@given(labelled(), st.integers(0, 5), st.integers(0, 5))
+def test_missing_shares_are_disjoint_lack_the_classes_asked_for_and_have_the_rest_equally(case, level, seed):
+    labels, clients = case
+    classes, labels = np.unique(labels, return_inverse=True)
+    try:
+        shares = shared("missing", labels, clients, level, seed)
+    except DataError:
+        assume(False)
+    everything = np.concatenate([shares[n] for n in range(clients)])
+    assert len(set(everything.tolist())) == len(everything)
+    counts = counts_of(shares, labels, len(classes))
+    assert ((counts == 0).sum(axis=1) == level).all()
+    had = counts[counts > 0]
+    assert had.max() - had.min() <= 1
+    lacked = (counts == 0).sum(axis=0)
+    assert lacked.max() - lacked.min() <= 1
+
+
+def test_missing_uses_everything_when_classes_are_even():
+    labels = np.repeat(np.arange(10), 60)
+    counts = counts_of(shared("missing", labels, 20, 4), labels, 10)
+    assert (counts.sum(axis=0) == 60).all()  # 12 clients have each class: five examples each
+    assert set(counts.ravel().tolist()) == {0, 5}
+    assert len({tuple(row > 0) for row in counts}) > 10  # not the same few sets again and again
+
+
+def test_missing_nothing_is_iid():
+    labels = np.repeat(np.arange(4), 50)
+    assert (counts_of(shared("missing", labels, 10, 0), labels, 4) == 5).all()
+
+
+@pytest.mark.parametrize("level", [4, 2.5, -1])
+def test_missing_all_classes_or_half_a_class_is_refused(level):
+    with pytest.raises(DataError, match="number of classes that a client lacks, 0 to 3"):
+        shared("missing", np.arange(40) % 4, 4, level)
+
+
+def test_missing_that_cannot_be_met_says_so():
+    with pytest.raises(DataError, match="use fewer clients"):
+        shared("missing", np.array([0] * 30 + [1]), 6, 0)
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=80), st.integers(0, 5), st.data())
+def test_natural_gives_a_client_all_that_its_owner_made(owners, seed, data):
+    owners = np.array(owners)
+    there = np.unique(owners)
+    clients = data.draw(st.integers(1, len(there)))
+    shares = shared("natural", np.zeros(len(owners), dtype=np.int64), clients, seed=seed, owners=owners)
+    made_by = [owners[shares[n]] for n in range(clients)]
+    assert all(len(set(made.tolist())) == 1 for made in made_by)
+    assert all(len(made) == (owners == made[0]).sum() for made in made_by)
+    assert len({int(made[0]) for made in made_by}) == clients
+    if clients == len(there):
+        assert sorted(shares.order.tolist()) == list(range(len(owners)))
+
+
+def test_natural_needs_owners_and_enough_of_them():
+    labels = np.zeros(6, dtype=np.int64)
+    with pytest.raises(DataError, match="this data does not say"):
+        share_out("natural", labels, 2, seeds.stream(0))
+    with pytest.raises(DataError, match="2 owners for 3 clients; use at most 2"):
+        shared("natural", labels, 3, owners=np.array([0, 0, 0, 1, 1, 1]))
+    with pytest.raises(DataError, match="6 examples but 2 owners"):
+        shared("natural", labels, 2, owners=np.array([0, 1]))
+
+
+@given(st.integers(2, 10), st.lists(st.integers(0, 3), min_size=1, max_size=20), st.floats(20.0, 100.0))
+def test_by_device_keeps_its_proportions_and_ties_the_main_class_to_the_device(classes, devices, level):
+    labels, device_of = np.repeat(np.arange(classes), 100), np.array(devices)
+    shares = shared("by_device", labels, len(devices), level, device_of=device_of)
+    counts = counts_of(shares, labels, classes)
+    size = counts[0].sum()
+    assert (counts.sum(axis=1) == size).all()
+    assume(level / 100 * size - (1 - level / 100) * size / (classes - 1) > 2)  # else no class stands out
+    main = counts.argmax(axis=1)
+    assert (np.abs(counts.max(axis=1) - level / 100 * size) <= 0.5).all()
+    by_kind = [set(main[device_of == kind].tolist()) for kind in sorted(set(devices))]
+    if classes >= len(by_kind):
+        assert sum(map(len, by_kind)) == len(set().union(*by_kind))  # no two kinds of device share a main class
+        assert [min(kinds) for kinds in by_kind] == sorted(min(kinds) for kinds in by_kind)  # weak ones have the first classes
+
+
+def test_by_device_by_hand():
+    labels = np.repeat(np.arange(4), 100)
+    counts = counts_of(shared("by_device", labels, 4, 70.0, device_of=np.array([1, 0, 0, 1])), labels, 4)
+    assert counts.sum(axis=1).tolist() == [100] * 4
+    assert counts.argmax(axis=1).tolist() == [2, 0, 1, 3]
+    assert counts.max(axis=1).tolist() == [70] * 4
+
+
+def test_by_device_needs_a_device_for_every_client():
+    labels = np.arange(40) % 4
+    with pytest.raises(DataError, match="needs the device class"):
+        share_out("by_device", labels, 4, seeds.stream(0))
+    with pytest.raises(DataError, match="device class of 3 clients, but there are 4"):
+        shared("by_device", labels, 4, device_of=np.zeros(3, dtype=np.int64))
+
+
+@pytest.mark.parametrize(("name", "level"), [("gamma", 101.0), ("by_device", -1.0), ("dirichlet", 0.0)])
+def test_levels_out_of_range_are_refused(name, level):
+    with pytest.raises(DataError, match="has a level of"):
+        shared(name, np.arange(40) % 4, 4, level)
 
 
 def test_an_unknown_partition_is_refused_with_the_nearest_name():

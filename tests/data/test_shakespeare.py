@@ -38,7 +38,7 @@ def test_roles_are_those_who_speak_in_plays_of_more_than_one(works):
 
 def test_the_vocabulary_has_80_places_and_what_is_not_in_it_is_a_blank():
     assert len(VOCABULARY) == len(set(VOCABULARY)) == 80
-    assert VOCABULARY == "".join(sorted(VOCABULARY))
+    assert "".join(sorted(VOCABULARY)) == VOCABULARY
     assert encode("\n }z€").tolist() == [0, 1, 79, 78, 1]
 
 

@@ -161,11 +161,13 @@ class _View:
         return part if len(part) >= _LARGE else part.tobytes()
 
     def readline(self) -> bytes:
-        """A line; no instruction that we know has a long one."""
-        part = self.contents[self.at : self.at + _LARGE].tobytes()
-        line = part[: part.find(b"\n") + 1]
-        self.at += len(line)
-        return line
+        line = bytearray()
+        while not line.endswith(b"\n") and self.at < len(self.contents):
+            part = self.contents[self.at : self.at + 256].tobytes()
+            part = part[: part.find(b"\n") + 1] or part
+            line += part
+            self.at += len(part)
+        return bytes(line)
 
 
 class _Reader(pickle._Unpickler):

@@ -21,7 +21,7 @@ from heroes.data.datasets import Progress
 from heroes.data.examples import Bytes
 from heroes.errors import DataError
 
-_CHUNK = 1024  # images between two marks; an interruption costs at most so many
+CHUNK = 1024  # images between two marks; an interruption costs at most so many
 _KEPT, _BROKEN = b"k", b"b"
 
 
@@ -34,13 +34,13 @@ class ImageCache:
     skipped: tuple[str, ...]
 
 
-def cached(folder: Path, files: Sequence[Path], size: int, progress: Progress | None = None) -> ImageCache:
+def cached(folder: Path, files: Sequence[Path], size: int, progress: Progress | None = None, chunk: int = CHUNK) -> ImageCache:
     """The images of these files at size x size, from the cache in `folder`, which is made or completed first."""
     index = folder / "index.json"
     if not index.is_file():
         require_pillow()
         folder.mkdir(parents=True, exist_ok=True)
-        _build(folder, files, size, progress)
+        _build(folder, files, size, progress, chunk)
         _complete(folder, files, index)
     return _opened(folder, json.loads(index.read_text(encoding="utf-8")), size)
 
@@ -52,15 +52,15 @@ def require_pillow() -> None:
         raise DataError("reading images needs pillow; install it by `pip install 'heroes-fl[images]'`") from error
 
 
-def _build(folder: Path, files: Sequence[Path], size: int, progress: Progress | None) -> None:
+def _build(folder: Path, files: Sequence[Path], size: int, progress: Progress | None, step: int) -> None:
     """Decode what is still to be done, in parallel; pillow lets other threads run while it decodes."""
     states, pixels, reasons = (_touched(folder / name) for name in ("states", "images", "reasons.jsonl"))
     done = states.read_bytes()[: len(files)]
     row, at = 3 * size * size, done.count(_KEPT)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool, pixels.open("r+b") as to, states.open("r+b") as marks:
         try:
-            for start in range(len(done), len(files), _CHUNK):
-                chunk = files[start : start + _CHUNK]
+            for start in range(len(done), len(files), step):
+                chunk = files[start : start + step]
                 results = list(pool.map(partial(decode, size=size), chunk))
                 good = [result for result in results if isinstance(result, np.ndarray)]
                 to.seek(at * row)
@@ -83,8 +83,8 @@ def unreadable(files: Sequence[Path], progress: Progress | None = None) -> tuple
     require_pillow()
     found: list[str] = []
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for start in range(0, len(files), _CHUNK):
-            chunk = files[start : start + _CHUNK]
+        for start in range(0, len(files), CHUNK):
+            chunk = files[start : start + CHUNK]
             results = pool.map(partial(decode, size=8), chunk)
             found += [f"{path} ({result})" for path, result in zip(chunk, results, strict=True) if isinstance(result, str)]
             if progress is not None:

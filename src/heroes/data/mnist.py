@@ -35,7 +35,7 @@ def load(options: DataOptions) -> Dataset:
 def read_writers(path: Path, count: int) -> Integers:
     """The writer of every training digit: the array `train_writer` of an .npz file, one whole number each."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             writers = file[_KEY]
     except (OSError, ValueError, KeyError, EOFError, TypeError, MemoryError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} gives no writers: it must be an .npz file with an array {_KEY!r} ({error})") from error

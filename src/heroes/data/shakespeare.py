@@ -47,7 +47,7 @@ def load(options: DataOptions) -> Dataset:
     train = [begin + np.arange(trained) for begin, (trained, _, _) in zip(begins, splits, strict=True)]
     test = [begin + np.arange(first, end) for begin, (_, first, end) in zip(begins, splits, strict=True)]
     if not sum(map(len, test)):
-        raise DataError("the roles kept are too short to test on; lower shakespeare's minimum of windows or keep more roles")
+        raise DataError("the roles kept are too short to test on; raise the minimum of windows or keep more roles")
     owners = np.repeat(np.arange(len(chosen)), [len(part) for part in train])
     return Dataset(_examples(text, train), _examples(text, test), owners, tuple(VOCABULARY), tuple(role.name for role in chosen))
 

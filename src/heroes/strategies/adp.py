@@ -133,7 +133,9 @@ def _memory(tau: int, seen: list[Update], before: AdpMemory) -> AdpMemory:
         total = sum(samples for _, samples in usable)
         return sum(v * samples for v, samples in usable) / total if total else last
 
-    gradients: list[tuple[Tensor, int]] = [(u.gradient.double(), u.samples) for u in seen if u.gradient is not None]
+    gradients: list[tuple[Tensor, int]] = [
+        (u.gradient.double(), u.samples) for u in seen if u.gradient is not None and bool(torch.isfinite(u.gradient).all())
+    ]
     divergence = before.divergence
     if gradients:
         weights = torch.tensor([samples for _, samples in gradients], dtype=torch.float64)

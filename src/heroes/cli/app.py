@@ -1,0 +1,53 @@
+"""The program itself, and how errors become one sentence and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from heroes import __version__
+from heroes.cli.console import err_console
+from heroes.errors import HeroesError
+
+INTERRUPTED = 130
+app = typer.Typer(
+    name="heroes",
+    help="Federated learning on heterogeneous edge devices.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        err_console.print("interrupted; the rounds that were done are kept")
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except HeroesError as error:
+        err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"heroes {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,196 @@
+"""`heroes compare` and `heroes report`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heroes.cli import options
+from heroes.cli.app import app
+from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
+from heroes.config import SCHEMES, Config, parse, to_toml
+from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError
+from heroes.report import (
+    Comparison,
+    compare,
+    comparison_pictures,
+    load_runs,
+    read_config,
+    read_records,
+    save_figure,
+    write_page,
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a comparison: what to run, and where it goes."""
+
+    config: Config
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.config.strategy.name}, seed {self.config.seed}"
+
+    @property
+    def done(self) -> bool:
+        """Whether the folder holds this very run, finished; another run there is an error."""
+        if not (self.folder / "config.toml").exists():
+            return False
+        if parse(read_config(self.folder)) != self.config:
+            raise RunFolderError(f"{str(self.folder)!r} holds a run with other settings; choose another --out or say --overwrite")
+        rows = read_records(self.folder).rows
+        return bool(rows) and rows[-1].get("stopped") is not None
+
+
+@app.command("compare")
+def compare_command(
+    things: Annotated[
+        list[str], typer.Argument(metavar="TASK | RUN RUN …", help="A task or a TOML file to run, or run folders.")
+    ],
+    strategies: Annotated[str, typer.Option(help="The schemes, with commas between.")] = ",".join(SCHEMES),
+    seeds: Annotated[str, typer.Option(help="The seeds, with commas between.")] = "0",
+    until_accuracy: Annotated[float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")] = None,
+    until_time: Annotated[float | None, typer.Option(help="Stop each run after these virtual seconds.")] = None,
+    until_traffic: Annotated[float | None, typer.Option(help="Stop each run after these megabytes.")] = None,
+    engine: options.Engine = None,
+    rounds: options.Rounds = None,
+    settings: options.Settings = None,
+    out: Annotated[Path | None, typer.Option(help="The comparison folder; by default runs/compare-TASK.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")] = 1,
+    targets: Annotated[str | None, typer.Option(help="Accuracies to reach (0 to 1), with commas between.")] = None,
+    smooth: Annotated[int, typer.Option(min=1, help="Accuracy counts as the mean of so many evaluations.")] = 1,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run schemes side by side and compare them, or compare runs that exist. What is already done is not run again."""
+    marks = None if targets is None else [_number(text, "--targets") for text in targets.split(",")]
+    folders = [Path(thing) for thing in things]
+    if not all((folder / "records.jsonl").exists() for folder in folders):
+        if len(things) > 1:
+            missing = next(str(folder) for folder in folders if not (folder / "records.jsonl").exists())
+            raise RunFolderError(f"{missing!r} is not a run folder: it has no records.jsonl")
+        named = {
+            "engine.name": engine,
+            "federation.rounds": rounds,
+            "federation.target_accuracy": until_accuracy,
+            "federation.time_budget": until_time,
+            "federation.traffic_budget": until_traffic,
+        }
+        planned = list(_jobs(things[0], strategies, seeds, settings, named, out))
+        _run_all(planned, jobs, overwrite, quiet)
+        folders = [job.folder for job in planned]
+        out = planned[0].folder.parent
+    found = compare(load_runs(folders), targets=marks, smooth=smooth)
+    _tell(found, as_json)
+    if out is not None:
+        _write(found, out, quiet)
+
+
+def _jobs(
+    task: str, strategies: str, seeds: str, settings: list[str] | None, named: Mapping[str, object], out: Path | None
+) -> Iterator[Job]:
+    for seed in seeds.split(","):
+        for strategy in strategies.split(","):
+            config = options.configuration(
+                task, strategy.strip(), settings, {**named, "seed": int(_number(seed, "--seeds", whole=True))}
+            )
+            folder = out or Path("runs") / f"compare-{config.task}"
+            yield Job(config, folder / f"{config.strategy.name}-{config.seed}")
+
+
+def _number(text: str, option: str, whole: bool = False) -> float:
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        kind = "whole numbers" if whole else "numbers"
+        raise ConfigError(f"{option} has {text!r}; write {kind} with commas between") from None
+
+
+def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> None:
+    todo = [job for job in planned if overwrite or not job.done]
+    if len(todo) < len(planned) and not quiet:
+        err_console.print(f"{len(planned) - len(todo)} of {len(planned)} runs are already done")
+    if jobs > 1 and len(todo) > 1:
+        _run_in_processes(todo, jobs, quiet)
+        return
+    with status("setting up", quiet):
+        from heroes.running import run
+    for job in todo:
+        with rounds_in_progress(job.config, quiet) as on_round:
+            run(job.config, out=job.folder, overwrite=True, on_round=on_round)
+
+
+def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
+    """Each run as `heroes run` in a process of its own; an interrupt reaches them all."""
+
+    def work(job: Job) -> str | None:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        (job.folder / "planned.toml").write_text(to_toml(job.config), encoding="utf-8")
+        command = [sys.executable, "-m", "heroes.cli", "run", str(job.folder / "planned.toml")]
+        command += ["--out", str(job.folder), "--overwrite", "--quiet", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        (job.folder / "planned.toml").unlink(missing_ok=True)
+        if done.returncode != 0:
+            return f"{job.name}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}"
+        if not quiet:
+            accuracy = json.loads(done.stdout)["accuracy"]
+            err_console.print(f"{job.name}: done, accuracy {100 * accuracy:.2f} %", markup=False)
+        return None
+
+    if not quiet:
+        err_console.print(f"{len(todo)} runs, {jobs} at a time")
+    with ThreadPoolExecutor(jobs) as pool:
+        failed = [text for text in pool.map(work, todo) if text is not None]
+    if failed:
+        raise TrainingError("; ".join(failed))
+
+
+def _tell(found: Comparison, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found.as_json()))
+        return
+    for table in found.tables():
+        print_table(table)
+        out_console.print()
+    for text in found.notes:
+        note(text)
+
+
+def _write(found: Comparison, out: Path, quiet: bool) -> None:
+    """The comparison folder: tables as JSON and CSV, pictures, the page."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "comparison.json").write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
+    (out / "comparison.csv").write_text(found.as_csv(), encoding="utf-8")
+    try:
+        with status("drawing", quiet):
+            for picture in comparison_pictures(found):
+                save_figure(picture.figure, out / picture.name)
+            runs = [run for group in found.groups for run in group.runs]
+            page = write_page(runs, out / "report.html", found)
+    except HeroesError as error:
+        note(f"no pictures: {error}")
+        return
+    err_console.print(f"report: {page}", markup=False, soft_wrap=True)
+
+
+@app.command("report")
+def report_command(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one self-contained page about runs: tables, pictures, configuration, provenance."""
+    runs = load_runs(folders)
+    with status("writing the report"):
+        path = write_page(runs, output)
+    out_console.print(str(path), markup=False, soft_wrap=True)

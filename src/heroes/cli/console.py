@@ -1,0 +1,163 @@
+"""What people see: tables, live progress on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import rich.box
+import rich.markup
+import rich.progress
+import rich.table
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from heroes.config import Config
+from heroes.messages import RoundRecord
+from heroes.report import Summary, Table, accuracy_curve
+from heroes.report.records import Row
+from heroes.report.summary import MEGABYTE, percent
+
+out_console = Console(highlight=False)
+err_console = Console(stderr=True, highlight=False)
+OnRound = Callable[[RoundRecord], None] | None
+
+
+def note(text: str) -> None:
+    """Something the user should know, on standard error."""
+    err_console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
+
+
+def print_pairs(pairs: list[tuple[str, str]], title: str | None = None) -> None:
+    """Names and texts in two columns."""
+    table = rich.table.Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
+    for name, text in pairs:
+        table.add_row(rich.markup.escape(name), rich.markup.escape(text))
+    out_console.print(table)
+
+
+def print_table(table: Table) -> None:
+    """A table with a header; numbers to the right."""
+    shown = rich.table.Table(
+        title=table.title, title_justify="left", title_style="bold", box=rich.box.SIMPLE_HEAD, padding=(0, 1)
+    )
+    for place, name in enumerate(table.header):
+        shown.add_column(rich.markup.escape(name), justify="right" if place else "left")
+    for row in table.rows:
+        shown.add_row(*(rich.markup.escape(cell) for cell in row))
+    out_console.print(shown)
+    if table.note:
+        out_console.print(table.note, markup=False)
+
+
+def print_summary(summary: Summary, rows: tuple[Row, ...] | list[Row], folder: Path) -> None:
+    """A run for people: its numbers and its accuracy curve."""
+    print_pairs([*summary.lines(), ("run folder", str(folder))])
+    curve = accuracy_curve(rows, width=min(out_console.width - 4, 72), ascii_only=out_console.encoding != "utf-8")
+    for line in curve:
+        out_console.print(line, markup=False, no_wrap=True)
+
+
+@contextmanager
+def status(text: str, quiet: bool = False) -> Iterator[None]:
+    """A sign of life while something loads."""
+    if quiet or not err_console.is_terminal:
+        yield
+    else:
+        with err_console.status(text):
+            yield
+
+
+@contextmanager
+def work_in_progress(quiet: bool = False) -> Iterator[Callable[[str, int, int | None], None] | None]:
+    """A function to call with (what, done, total) while data is fetched or prepared."""
+    if quiet:
+        yield None
+    elif err_console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=err_console, transient=True) as bar:
+            jobs: dict[str, rich.progress.TaskID] = {}
+
+            def show(what: str, done: int, total: int | None) -> None:
+                if what not in jobs:
+                    jobs[what] = bar.add_task(what)
+                bar.update(jobs[what], completed=done, total=total)
+
+            yield show
+    else:
+        yield _every_tenth()
+
+
+def _every_tenth() -> Callable[[str, int, int | None], None]:
+    """Plain lines: at the start and at every tenth of the way."""
+    said: dict[str, int] = {}
+
+    def say(what: str, done: int, total: int | None) -> None:
+        tenth = 10 * done // total if total else 0
+        if said.get(what, -1) < tenth:
+            said[what] = tenth
+            err_console.print(f"{what}: {10 * tenth} %" if total else what, markup=False, soft_wrap=True)
+
+    return say
+
+
+@contextmanager
+def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[OnRound]:
+    """A function to call with each round's record: a live display on a terminal, plain lines elsewhere."""
+    name, total = f"{config.task}/{config.strategy.name}", config.federation.rounds
+    if quiet:
+        yield None
+    elif err_console.is_terminal:
+        columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, TextColumn("{task.fields[line]}"), console=err_console) as bar:
+            job = bar.add_task(name, total=total, line="setting up")
+            told = _Notices(bar.console)
+
+            def show(record: RoundRecord) -> None:
+                told.look_at(record)
+                bar.update(job, completed=record.round, line=_line(record))
+
+            yield show
+    else:
+        told = _Notices(err_console)
+
+        def say(record: RoundRecord) -> None:
+            told.look_at(record)
+            err_console.print(f"{name} round {record.round}/{total}  {_line(record)}", markup=False, soft_wrap=True)
+
+        yield say
+
+
+def _line(record: RoundRecord) -> str:
+    accuracy = "" if record.accuracy is None else f"accuracy {percent(record.accuracy)}  "
+    return f"{accuracy}time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s  traffic {record.traffic / MEGABYTE:,.1f} MB"
+
+
+class _Notices:
+    """What a user should know of a run, said once, or as it happens."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.said: set[str] = set()
+
+    def look_at(self, record: RoundRecord) -> None:
+        if record.threshold_unreachable:
+            self._once(
+                "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left decide"
+            )
+        for lost in record.missing:
+            text = f"round {record.round}: client {lost.client}'s update is left out: {lost.reason}"
+            self.console.print(text, style="yellow", markup=False, soft_wrap=True)
+        if len(record.missing) >= len(record.clients):
+            self._once("a round had no usable update at all; a smaller training.learning_rate or a training.clip may help")
+
+    def _once(self, text: str) -> None:
+        if text not in self.said:
+            self.said.add(text)
+            self.console.print(f"note: {text}", style="yellow", soft_wrap=True)

@@ -1,0 +1,77 @@
+"""`heroes list` and `heroes show`."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from heroes.cli import options
+from heroes.cli.app import app
+from heroes.cli.console import note, out_console, print_pairs, print_summary
+from heroes.config import SCHEMES, EngineConfig, keys
+from heroes.errors import ConfigError, did_you_mean
+from heroes.recipes import TASKS
+from heroes.report import Summary, read_config, read_records
+
+
+@app.command("list")
+def list_command(
+    kind: Annotated[
+        str | None, typer.Argument(help="Only this: tasks, strategies, models, data, partitions, fleets, engines, config.")
+    ] = None,
+) -> None:
+    """Show what there is: tasks, strategies, models, data sets, partitions, fleets, engines, configuration keys."""
+    kinds = _choices()
+    if kind is not None and kind not in kinds:
+        raise ConfigError(f"there is no list {kind!r}: {did_you_mean(kind, kinds)}")
+    for title in [kind] if kind else [name for name in kinds if name != "config"]:
+        print_pairs(kinds[title], title)
+        out_console.print()
+    if kind is None:
+        out_console.print("Every configuration key: heroes list config")
+
+
+def _choices() -> dict[str, list[tuple[str, str]]]:
+    from heroes.data import DATASETS, PARTITIONS
+    from heroes.fleet import FLEETS
+    from heroes.models import MODELS
+
+    engines = get_args(EngineConfig.model_fields["name"].annotation)
+    return {
+        "tasks": _first_lines(TASKS),
+        "strategies": [(name, _first_line(section).removeprefix("The scheme: ")) for name, section in SCHEMES.items()],
+        "models": _first_lines(MODELS),
+        "data": _first_lines(DATASETS),
+        "partitions": _first_lines(PARTITIONS),
+        "fleets": [(name, kind.summary) for name, kind in FLEETS.items()],
+        "engines": [(name, _first_line(import_module(f"heroes.engines.{name}"))) for name in engines],
+        "config": [(key, f"{text} (default: {'none' if default is None else default})") for key, default, text in keys()],
+    }
+
+
+def _first_lines(functions: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(name, _first_line(function)) for name, function in functions.items()]
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "").strip().splitlines()[0]
+
+
+@app.command("show")
+def show_command(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    as_json: options.AsJson = False,
+) -> None:
+    """Sum up a run from its folder, finished or not."""
+    read_config(folder)
+    records = read_records(folder)
+    if records.torn:
+        note("the last line of records.jsonl was cut off and is left out")
+    if as_json:
+        print(json.dumps({"folder": str(folder), **Summary.of(records.rows).as_json()}))
+    else:
+        print_summary(Summary.of(records.rows), records.rows, folder)

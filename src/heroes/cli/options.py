@@ -1,0 +1,34 @@
+"""Options that several commands take, and the configuration they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heroes.config import Config, load, parse_setting
+from heroes.recipes import TASKS, recipe
+
+Task = Annotated[str, typer.Argument(help="A task (see `heroes list`) or the path of a TOML file.")]
+Engine = Annotated[str | None, typer.Option(help="How tasks reach clients.")]
+Rounds = Annotated[int | None, typer.Option(help="Stop after this many rounds.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change any key; may be repeated.")
+]
+Overwrite = Annotated[bool, typer.Option(help="Replace a run that the folder already holds.")]
+Quiet = Annotated[bool, typer.Option(help="No progress.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def configuration(task: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]) -> Config:
+    """What a user means by a task's name or a file's path, a scheme, `--set` and options with names of their own."""
+    path = Path(task)
+    if path.suffix == ".toml" or path.is_file():
+        config = load(path, {name: make() for name, make in TASKS.items()})
+        config = config if strategy is None else config.with_strategy(strategy)
+    else:
+        config = recipe(task, strategy)
+    given = dict(parse_setting(text) for text in settings or [])
+    return config.changed(given | {key: value for key, value in named.items() if value is not None})

@@ -1,0 +1,59 @@
+"""`heroes run`."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heroes.cli import options
+from heroes.cli.app import app
+from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
+from heroes.errors import HeroesError
+from heroes.messages import plain
+
+
+@app.command("run")
+def run_command(
+    task: options.Task,
+    strategy: Annotated[str | None, typer.Option(help="The scheme, at the recipe's settings for it.")] = None,
+    engine: options.Engine = None,
+    seed: Annotated[int | None, typer.Option(help="All randomness comes from it.")] = None,
+    rounds: options.Rounds = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one under runs/.")] = None,
+    settings: options.Settings = None,
+    report: Annotated[bool, typer.Option(help="Write report.html into the run folder.")] = False,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train a federation and write a run folder."""
+    named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
+    config = options.configuration(task, strategy, settings, named)
+    folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{config.task}-{config.strategy.name}-{config.seed}"
+    with status("setting up", quiet):
+        from heroes.running import run  # torch is loaded here, where it is needed
+    with rounds_in_progress(config, quiet) as on_round:
+        finished = run(config, out=folder, overwrite=overwrite, on_round=on_round)
+    if as_json:
+        print(json.dumps({"folder": str(folder), **finished.summary().as_json()}))
+    else:
+        print_summary(finished.summary(), [plain(record) for record in finished.records], folder)
+    if report:
+        _write_report(folder, quiet)
+
+
+def _write_report(folder: Path, quiet: bool) -> None:
+    """The page beside the run; a missing extra is worth a note, not a failure."""
+    from heroes.report import load_run, write_page
+
+    try:
+        with status("writing the report", quiet):
+            path = write_page([load_run(folder)], folder / "report.html")
+    except HeroesError as error:
+        note(f"no report: {error}")
+        return
+    err_console.print(f"report: {path}", markup=False, soft_wrap=True)

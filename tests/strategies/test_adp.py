@@ -1,0 +1,219 @@
+"""ADP: one tau for all, from estimates that every client makes at the weights it received and at those it ends with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from heroes.local_training import LocalSettings, Trainer, draw_batches
+from heroes.messages import Estimates, Facts, Selection, Task, Update
+from heroes.rounds import Stop, run, run_round
+from heroes.strategies.adp import AdpMemory, objective
+
+KNOWN = {"lipschitz": 2.0, "smoothness": 0.5, "divergence": 0.4}
+
+
+def by_hand(tau, rho, beta, delta, eta, phi, budget, step, aggregation):
+    """G(tau) as the public code has it, one number at a time."""
+    h = max(0.0, (delta / beta) * ((eta * beta + 1) ** tau - 1) - eta * delta * tau)
+    t = (budget - aggregation - step) * tau / (step * tau + aggregation)
+    return (1 + math.sqrt(1 + 4 * phi * rho * eta * t**2 * h / tau)) / (2 * eta * phi * t) + rho * h
+
+
+def after(strategy, tau, **estimates):
+    return replace(strategy.begin(0), round=1, memory=AdpMemory(tau, **(KNOWN | estimates)))
+
+
+def taus(strategy, state, cohort):
+    return {a.tau for a in strategy.assign(state, cohort).assignments}
+
+
+def test_the_objective_by_hand():
+    found = objective(np.array([1.0, 2.0]), 2.0, 0.5, 0.4, 0.1, 0.05, budget=100.0, step=0.5, aggregation=2.0)
+    # tau 1: h = 0.8 * 0.05 - 0.04 = 0,       T = 97.5 / 2.5 = 39, G = 2 / (0.01 * 39)
+    # tau 2: h = 0.8 * 0.1025 - 0.08 = 0.002, T = 195 / 3 = 65,    G = (1 + sqrt(1 + 0.04 * 65^2 * 0.001)) / 0.65 + 0.004
+    assert found == pytest.approx([2 / 0.39, (1 + math.sqrt(1.169)) / 0.65 + 0.004])
+
+
+@pytest.mark.parametrize("phi", [5e-5, 0.025])
+@pytest.mark.parametrize("budget", [10.0, 1000.0])
+def test_the_objective_follows_the_formula_for_every_tau(phi, budget):
+    wanted = [by_hand(tau, 1.3, 0.7, 0.2, 0.05, phi, budget, 0.3, 1.1) for tau in range(1, 101)]
+    assert objective(np.arange(1.0, 101.0), 1.3, 0.7, 0.2, 0.05, phi, budget, 0.3, 1.1) == pytest.approx(wanted)
+
+
+def test_one_step_does_not_drift_and_neither_do_clients_that_agree():
+    settings = {"eta": 0.1, "phi": 0.05, "budget": 100.0, "step": 0.5, "aggregation": 2.0}
+    alone = objective(np.array([1.0]), 2.0, 0.5, 40.0, **settings)
+    assert alone == pytest.approx(1 / (0.1 * 0.05 * 39.0))  # h = 0 leaves 1 / (eta phi T), whatever delta
+    agreeing = objective(np.array([2.0, 10.0]), 2.0, 0.5, 0.0, **settings)
+    assert agreeing == pytest.approx([1 / (0.005 * 65.0), 1 / (0.005 * 975 / 7)])
+
+
+def test_beta_has_a_floor():
+    settings = {"delta": 0.4, "eta": 0.1, "phi": 0.05, "budget": 100.0, "step": 0.5, "aggregation": 2.0}
+    tau = np.array([1.0, 5.0, 50.0])
+    floor = objective(tau, 2.0, 1e-5, **settings)
+    assert np.isfinite(floor).all()
+    assert objective(tau, 2.0, 0.0, **settings).tolist() == floor.tolist()
+    assert objective(tau, 2.0, 9e-6, **settings).tolist() == floor.tolist()
+    assert objective(tau, 2.0, 2e-2, **settings)[2] != floor[2]
+
+
+def test_a_drift_beyond_all_numbers_is_never_chosen_and_a_spent_budget_still_gives_a_tau(world):
+    wild = objective(np.array([1.0, 100.0]), 2.0, 1e9, 1.0, 0.1, 0.05, 100.0, 0.5, 2.0)
+    assert wild[0] < wild[1] == math.inf
+    strategy = world.adp(time_budget=1e-9)
+    (tau,) = taus(strategy, after(strategy, 3), world.cohort([1e8, 4e8]))
+    assert 1 <= tau <= 30
+
+
+def test_everyone_gets_the_whole_model_and_one_tau_starting_at_one(world):
+    strategy = world.adp()
+    plan = strategy.assign(strategy.begin(0), world.cohort([4e8, 1e6, 2e8]))
+    assert {(a.selection, a.tau) for a in plan.assignments} == {(Selection(3, (0, 1, 2), tuple(range(9))), 1)}
+    later = strategy.assign(after(strategy, 9), world.cohort([4e8, 1e6, 2e8]))
+    assert {a.selection.width for a in later.assignments} == {3}
+    assert {float(a.tau) for a in later.assignments} == {later.tau_star}
+    assert taus(world.adp(tau_first=4), world.adp(tau_first=4).begin(0), world.cohort([4e8])) == {4}
+
+
+@pytest.mark.parametrize(("current", "most", "wanted"), [(1, 100, 10), (2, 100, 20), (7, 40, 40), (30, 100, 100), (3, 1, 1)])
+def test_tau_is_looked_for_up_to_ten_times_the_last_and_tau_max(world, current, most, wanted):
+    strategy = world.adp(tau_max=most)  # clients that agree: the more steps the better
+    assert taus(strategy, after(strategy, current, divergence=0.0), world.cohort([4e8, 1e8])) == {wanted}
+
+
+@pytest.mark.parametrize("budget", [5.0, 50.0, 5000.0, None])
+def test_tau_is_the_best_for_the_slowest_step_and_the_slowest_transfer(world, budget):
+    strategy = world.adp(time_budget=budget, phi=0.025)
+    cohort = replace(world.cohort([4e8, 1e8]), upload=np.array([100e3, 200e3]))
+    step = 6e6 / 1e8
+    aggregation = max(7000 / 100e3 + 6e6 / 4e8, 7000 / 200e3 + 6e6 / 1e8) + 7100 / 1e6  # with the two gradients of the probe
+    total = 20 * (50 * step + aggregation) if budget is None else budget
+    wanted = [by_hand(tau, 2.0, 0.5, 0.4, 0.1, 0.025, total, step, aggregation) for tau in range(1, 101)]
+    assert taus(strategy, after(strategy, 20), cohort) == {1 + int(np.argmin(wanted))}
+
+
+def test_a_longer_budget_affords_shorter_rounds(world):
+    def chosen(budget):
+        strategy = world.adp(time_budget=budget, phi=0.025)
+        (tau,) = taus(strategy, after(strategy, 20), world.cohort([1e8, 4e8]))
+        return tau
+
+    found = [chosen(budget) for budget in (2.0, 20.0, 200.0, 20000.0)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 2 * found[-1]
+
+
+def test_the_probe_is_charged(world):
+    strategy = world.adp(count_download=False)
+    fast, slow = strategy.assign(strategy.begin(0), world.cohort([4e8, 1e8])).assignments
+    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx((0.015, 0.06))  # two gradients of half a step
+    assert fast.seconds == pytest.approx(0.015 + 0.015 + 7000 / 200e3)
+
+
+@pytest.mark.parametrize("up_bits", [32, 4])
+def test_the_gradient_travels_too_and_is_counted(world, up_bits):
+    costs = world.assembled("adp", {"exchange.up_bits": up_bits}).strategy.costs
+    plain = world.assembled("fedavg", {"exchange.up_bits": up_bits}).strategy.costs
+    weights = 4 * 9 + 9 + 9 * 6 + 6 + 6 * 3 + 3
+    assert costs.bytes_up[2] == plain.bytes_up[2] + 4 * weights
+    assert costs.bytes_down.tolist() == plain.bytes_down.tolist()
+    assert costs.step_flops.tolist() == plain.step_flops.tolist()
+
+
+def updates(world, strategy, state, estimates, gradients, samples):
+    plan = strategy.assign(state, world.cohort([4e8] * len(samples)))
+    made = []
+    for (a, update), e, g, count in zip(world.answers(plan, strategy, state), estimates, gradients, samples, strict=True):
+        gradient = None if g is None else torch.tensor(g)
+        made.append((a, Update(a.client, a.round, update.tensors, count, e, gradient=gradient)))
+    return plan, made
+
+
+def test_estimates_are_weighted_by_samples(world):
+    strategy = world.adp(tau_first=5)
+    estimates = [Estimates(1.0, smoothness=2.0, lipschitz=8.0), Estimates(1.0, smoothness=6.0, lipschitz=4.0)]
+    plan, made = updates(world, strategy, strategy.begin(0), estimates, [[3.0, 0.0], [3.0, 4.0]], [30, 10])
+    state, facts = strategy.aggregate(strategy.begin(0), plan, iter(made))
+    # the mean gradient is (3, 1): the distances are 1 and 3, weighted (30 * 1 + 10 * 3) / 40
+    assert state.memory == AdpMemory(5, lipschitz=7.0, smoothness=3.0, divergence=pytest.approx(1.5))
+    assert (state.round, facts) == (1, Facts())
+
+
+def test_estimates_that_nobody_gave_keep_their_last_value(world):
+    strategy = world.adp()
+    state = after(strategy, 3)
+    plan, made = updates(world, strategy, state, [Estimates(1.0), Estimates(1.0, smoothness=math.inf)], [None, None], [10, 20])
+    tau = plan.assignments[0].tau
+    assert strategy.aggregate(state, plan, iter(made))[0].memory == AdpMemory(tau, **KNOWN)
+    assert strategy.aggregate(state, plan, iter([]))[0].memory == AdpMemory(tau, **KNOWN)
+    assert taus(strategy, replace(state, memory=AdpMemory(3, lipschitz=1.0)), world.cohort([4e8])) == {3}
+
+
+def test_what_is_not_a_number_does_not_count(world):
+    strategy = world.adp()
+    state = after(strategy, 3)
+    estimates = [Estimates(1.0, 2.0, lipschitz=math.nan), Estimates(1.0, 4.0, lipschitz=5.0), Estimates(1.0, 3.0, lipschitz=5.0)]
+    plan, made = updates(world, strategy, state, estimates, [[math.nan, 0.0], [1.0, 0.0], [3.0, 0.0]], [10, 10, 10])
+    memory = strategy.aggregate(state, plan, iter(made))[0].memory
+    assert (memory.lipschitz, memory.smoothness, memory.divergence) == (5.0, 3.0, 1.0)
+
+
+def test_a_client_measures_loss_and_gradient_at_both_ends_on_the_same_batch(world):
+    family, examples, share, seed = world.family(), world.examples(30), np.arange(20), 9
+    settings = LocalSettings(batch_size=6, momentum=0.9, probes=1, train_in="dense", send_gradient=True)
+    sent = family.initial_weights(2)
+    task = Task(world.assignment(selection=world.adp().serve(3), tau=4), sent, seed)
+    update = Trainer(family, settings).train(task, examples, share)
+    rng = np.random.default_rng(seed)
+    draw_batches(share, 6, 4, rng)  # those it trains on
+    (batch,) = draw_batches(share, 6, 1, rng)
+    inputs, targets = examples.inputs[batch], examples.targets[batch]
+
+    def loss_and_gradient(weights):
+        w = {name: value.double().requires_grad_() for name, value in weights.items()}
+        hidden = torch.tanh(inputs.double() @ w["0.weight"].T + w["0.bias"])
+        hidden = torch.tanh(hidden @ w["2.weight"].T + w["2.bias"])
+        loss = F.cross_entropy(hidden @ w["4.weight"].T + w["4.bias"], targets)
+        return float(loss.detach()), torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(w.values()))])
+
+    (first, start), (last, end) = loss_and_gradient(sent), loss_and_gradient(update.tensors)
+    moved = float(torch.cat([(update.tensors[name] - sent[name]).reshape(-1) for name in sent]).double().norm())
+    assert moved > 0.01
+    assert update.estimates.smoothness == pytest.approx(float((end - start).norm()) / moved, rel=1e-3)
+    assert update.estimates.lipschitz == pytest.approx(abs(last - first) / moved, rel=1e-3)
+    torch.testing.assert_close(update.gradient.double(), start, rtol=1e-4, atol=1e-6)
+    assert update.gradient.dtype == torch.float32  # as its bytes are counted
+
+
+def test_the_model_is_the_plain_mean_as_in_fedavg(world):
+    adp, fedavg = world.federation(world.adp(tau_first=6)), world.federation(world.fedavg())
+    one, two = (run_round(f, f.strategy.begin(0))[0] for f in (adp, fedavg))
+    assert all(torch.equal(value, two.tensors[name]) for name, value in one.tensors.items())
+
+
+def test_it_learns_with_its_own_tau(world):
+    *_, (_, last) = run(world.federation(world.adp(time_budget=5.0)), Stop(5))
+    assert last.accuracy > 0.8
+
+
+def test_three_golden_rounds(world):
+    state, entries = world.three_rounds(world.adp())
+    assert [[(c.client, c.width, c.tau) for c in entry.clients] for entry in entries] == [
+        [(1, 3, 1), (2, 3, 1), (7, 3, 1), (8, 3, 1)],
+        [(3, 3, 10), (4, 3, 10), (10, 3, 10), (11, 3, 10)],
+        [(2, 3, 28), (3, 3, 28), (6, 3, 28), (10, 3, 28)],
+    ]
+    assert [entry.loss for entry in entries] == pytest.approx([1.074744, 0.828180, 0.124211], rel=1e-3)
+    assert [entry.seconds for entry in entries] == pytest.approx([0.147309, 0.800766, 2.618898], rel=1e-3)
+    memory = state.memory
+    assert [memory.lipschitz, memory.smoothness, memory.divergence] == pytest.approx([0.131089, 0.148887, 0.274479], rel=1e-3)
+    norms = [float(state.tensors[name].norm()) for name in ("0.weight", "2.weight", "4.weight")]
+    assert norms == pytest.approx([2.732651, 3.137265, 3.828559], rel=1e-3)
