@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 run: setup ## train a Heroes federation on the bundled digits
-	@$(BIN)/heroes run digits
+	@$(BIN)/heroes run digits --report
 
 test: lint types imports pytest ## lint, type-check, check the import rules, run the tests
 

@@ -18,7 +18,6 @@ from heroes.config import Config
 from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
 from heroes.engines.in_process import InProcessEngine
-from heroes.evaluation import Score, evaluate
 from heroes.exchange import Feedback
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.costs import Costs
@@ -127,6 +126,7 @@ class World:
             "training.batch_size": 5,
             "training.learning_rate": 0.1,
             "training.device": "cpu",
+            "engine.name": "in_process",
         }
         return assemble(Config().changed(wanted | (changes or {})), build_network, self.data())
 
@@ -174,11 +174,6 @@ class World:
         local = LocalSettings(**({"batch_size": 5} | LOCAL[type(chosen)] | settings_changes))
         shapes = {name: tuple(tensor.shape) for name, tensor in chosen.begin(0).tensors.items()}
 
-        def score(state: ServerState[Any], width: int) -> Score:
-            model = chosen.family.dense(width)
-            model.load(chosen.family.plain_weights(cut_out(state.tensors, chosen.cut(chosen.serve(width)))))
-            return evaluate(model, data.test, 60, torch.device("cpu"))
-
         return Federation(
             strategy=chosen,
             engine=engine or InProcessEngine(Trainer(chosen.family, local), data),
@@ -186,7 +181,6 @@ class World:
             fleet=Fleet(FLEETS["boards"], clients, seed),
             cohort=cohort,
             seed=seed,
-            score=score,
             family=chosen.family,
             down_bits=down_bits,
             feedback=Feedback(shapes) if error_feedback else None,

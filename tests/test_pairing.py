@@ -101,6 +101,27 @@ def test_a_late_answer_is_refused_and_does_not_use_up_the_clients_turn():
     assert alone.lost == [Lost(1, "answers round 6 in round 7"), Lost(1, "no answer")]
 
 
+@given(st.permutations(range(4)))
+def test_a_loss_with_a_reason_is_recorded_with_that_reason_in_plan_order(order):
+    arriving = {0: answer(0), 1: Lost(1, "its worker was killed"), 2: answer(2, loss=math.nan), 3: Lost(3, "took too long")}
+    pairs, pairing = pair(range(4), [arriving[c] for c in order])
+    assert [u.client for _, u in pairs] == [0]
+    assert pairing.lost == [Lost(1, "its worker was killed"), Lost(2, "loss is nan"), Lost(3, "took too long")]
+    assert pairing.answered == {0: (10, 0.5)}
+
+
+def test_a_loss_of_nobody_who_was_asked_and_a_second_word_about_a_client():
+    _, pairing = pair([0], [Lost(9, "gone"), answer(0), Lost(0, "gone")])
+    assert pairing.lost == [Lost(9, "unknown client"), Lost(0, "answered twice")]
+
+
+def test_a_client_that_is_lost_does_not_hold_up_the_others():
+    updates = iter([Lost(0, "gone"), answer(1), answer(2)])
+    pairs = iter(Pairing([planned(c) for c in (0, 1, 2)], updates, lambda _: SHAPES))
+    assert next(pairs)[1].client == 1
+    assert next(updates).client == 2
+
+
 def test_infinite_tensors_are_kept_out_too():
     pairs, pairing = pair([0], [answer(0, value=-math.inf)])
     assert (pairs, pairing.lost) == ([], [Lost(0, "w is not finite")])

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,15 +14,15 @@ import torch
 
 from heroes import seeds
 from heroes.config import AdpConfig, Config, FedAvgConfig, FlancConfig, HeroesConfig, HeteroFLConfig
-from heroes.contracts import Strategy
+from heroes.contracts import Engine, Strategy
 from heroes.data import DATASETS, PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
-from heroes.engines.in_process import InProcessEngine, one_thread
+from heroes.engines.in_process import InProcessEngine
+from heroes.engines.processes import ProcessEngine
 from heroes.errors import ConfigError, DataError, did_you_mean
-from heroes.evaluation import Score, evaluate
 from heroes.exchange import Feedback, tensors_bytes
-from heroes.fleet import FLEETS, Costs, Fleet, FleetKind, VirtualClock, step_flops
-from heroes.local_training import LocalSettings, Trainer
-from heroes.messages import ServerState
+from heroes.fleet import FLEETS, Costs, Fleet, FleetKind, VirtualClock, read_fleet, step_flops
+from heroes.local_training import LocalSettings, Trainer, one_thread
+from heroes.messages import Assignment
 from heroes.models import MODELS
 from heroes.models.family import Build, Family
 from heroes.pacing import Limits
@@ -32,7 +33,6 @@ from heroes.strategies.fedavg import FedAvg
 from heroes.strategies.flanc import Flanc
 from heroes.strategies.heroes import Heroes
 from heroes.strategies.heterofl import HeteroFL
-from heroes.submodels import cut_out
 
 T = TypeVar("T")
 COMPOSED = ("heroes", "flanc")  # the schemes whose tensors are factors
@@ -45,27 +45,19 @@ def assemble(config: Config, model: Build | None = None, data: FederatedData | N
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
         )
-    family = Family(model or model_build(config), config.model.max_width, config.model.rank_ratio)
+    family = Family(model or model_build(config, chosen), config.model.max_width, config.model.rank_ratio)
     fleet = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer = Trainer(family, local_settings(config), torch_device(config.training.device))
-    costs, dense_flops = measure_costs(config, family, chosen.train)
+    with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
+        costs, dense_flops = measure_costs(config, family, chosen.train)
     strategy = scheme(config, family, costs, dense_flops / fleet.fastest)
-    kind = "composed" if config.strategy.name in COMPOSED else "dense"
-
-    def score(state: ServerState[Any], width: int) -> Score:
-        resident = trainer.model(kind, width)
-        resident.load(cut_out(state.tensors, strategy.cut(strategy.serve(width))))
-        with one_thread():
-            return evaluate(resident, chosen.test, config.evaluation.batch_size, trainer.device)
-
     return Federation(
         strategy=strategy,
-        engine=InProcessEngine(trainer, chosen),
+        engine=carrier(config, trainer, chosen, costs),
         clock=VirtualClock(),
         fleet=fleet,
         cohort=config.federation.cohort,
         seed=config.seed,
-        score=score,
         family=family,
         down_bits=config.exchange.down_bits,
         feedback=feedback(strategy) if config.exchange.error_feedback else None,
@@ -84,6 +76,7 @@ def dataset(config: Config, progress: Progress | None = None) -> Dataset:
     named("data.name", config.data.name, DATASETS)
     takes = {field.name for field in fields(DataOptions)}
     options = {key: value for key, value in config.data.model_dump().items() if key in takes}
+    options |= {key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None}
     return load(config.data.name, DataOptions(**{"seed": config.seed, "progress": progress, **options}))
 
 
@@ -91,7 +84,8 @@ def federated(config: Config, data: Dataset) -> FederatedData:
     """Share the training examples out as the configuration says."""
     name, clients = config.data.partition, config.federation.clients
     named("data.partition", name, PARTITIONS)
-    level = {"gamma": config.data.gamma, "by_device": config.data.gamma, "dirichlet": config.data.alpha}.get(name)
+    d = config.data
+    level = {"gamma": d.gamma, "by_device": d.gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
     shares = share_out(
         name,
         data.train.targets.numpy(),
@@ -104,18 +98,25 @@ def federated(config: Config, data: Dataset) -> FederatedData:
     return FederatedData(data.train, data.test, shares)
 
 
-def model_build(config: Config) -> Build:
-    """The named model with the options of the configuration that it takes."""
+def model_build(config: Config, data: FederatedData) -> Build:
+    """The named model with the options that it takes, for as many classes (and as large images) as the data has."""
     build = named("model.name", config.model.name, MODELS)
     takes = inspect.signature(build).parameters
-    options = {key: value for key, value in config.model.model_dump().items() if key in takes and key != "name"}
+    found = {"classes": int(max(data.train.targets.max(), data.test.targets.max())) + 1, "image": data.train.inputs.shape[-1]}
+    options = {key: value for key, value in (found | config.model.model_dump()).items() if key in takes and key != "name"}
     return partial(build, **options)
 
 
 def fleet_kind(config: Config) -> FleetKind:
     """The named fleet, with what the configuration puts in its place."""
-    kind = named("fleet.name", config.fleet.name, FLEETS)
+    kind = named("fleet.name", config.fleet.name, FLEETS) if config.fleet.csv is None else read_fleet(Path(config.fleet.csv))
     own = config.fleet.model_dump(include={"upload", "download", "jitter"}, exclude_none=True)
+    if kind.measured_links and own.keys() & {"upload", "download"}:
+        if not {"upload", "download"} <= own.keys():
+            raise ConfigError(
+                f"the links of fleet {config.fleet.name!r} are measured pairs; give both fleet.upload and fleet.download, or none"
+            )
+        own["measured_links"] = False
     return replace(kind, **own)
 
 
@@ -143,7 +144,7 @@ def local_settings(config: Config) -> LocalSettings:
 
 def probes(config: Config) -> int:
     """Estimates are made only where the scheme uses them; ADP's need one batch."""
-    if isinstance(config.strategy, HeroesConfig) and config.strategy.adaptive_tau:
+    if isinstance(config.strategy, HeroesConfig) and config.strategy.adaptive_tau and config.strategy.pace != "constant":
         return config.training.probes
     return 1 if isinstance(config.strategy, AdpConfig) else 0
 
@@ -199,7 +200,25 @@ def scheme(config: Config, family: Family, costs: Costs, auto_limit: float) -> S
         threshold=s.threshold,
         time_budget=f.time_budget,
         probes=probes(config),
+        probe_every=t.probe_every,
         count_download=download,
+    )
+
+
+def carrier(config: Config, trainer: Trainer, data: FederatedData, costs: Costs) -> Engine:
+    """The engine from its section of the configuration."""
+    e = config.engine
+    if e.name == "in_process":
+        return InProcessEngine(trainer, data, config.evaluation.batch_size)
+
+    def flops(assignment: Assignment) -> float:
+        width = assignment.selection.width - 1
+        probing = 2 * trainer.settings.probes * costs.probe_flops[width] if assignment.probes else 0.0
+        return float(assignment.tau * costs.step_flops[width] + probing)
+
+    start = None if e.start == "auto" else e.start
+    return ProcessEngine(
+        trainer, data, config.evaluation.batch_size, workers=e.workers, start=start, task_seconds=e.task_seconds, cost=flops
     )
 
 

@@ -75,6 +75,24 @@ class DataConfig(_Section):
     """for partition gamma: percent of a client's examples that come from its main class"""
     alpha: Positive = 0.5
     """for partition dirichlet: concentration; smaller is less even"""
+    phi: Annotated[int, Field(ge=0)] = 40
+    """for partition missing: how many classes each client lacks"""
+    directory: str | None = None
+    """where data sets lie, one folder each; none is $HEROES_DATA, else the user's data folder"""
+    source: str | None = None
+    """the file or folder of this data set, when it does not lie in the directory"""
+    augment: bool = True
+    """cifar10, imagenet100: flip and crop training images"""
+    size: Annotated[int, Field(ge=8, le=1024)] = 144
+    """imagenet100: images are resized to size x size"""
+    writers: str | None = None
+    """mnist: an .npz file with the writer of every training digit, for partition natural"""
+    minimum_windows: Whole = 1
+    """shakespeare: roles with fewer windows are left out"""
+    roles: Whole | None = None
+    """shakespeare: keep this many roles, drawn by the seed"""
+    test_limit: Whole | None = None
+    """test on this many examples, drawn by the seed"""
 
 
 class ModelConfig(_Section):
@@ -88,6 +106,10 @@ class ModelConfig(_Section):
     """rank of a basis, relative to the layer's outputs at width 1"""
     norm: Literal["group", "none"] = "group"
     """normalisation: one group per channel group, or none"""
+    small_images: bool = False
+    """resnet18: a 3x3 stem without pooling, for images below about 100 pixels"""
+    cell: Literal["rnn", "lstm", "gru"] = "rnn"
+    """char_rnn: the recurrent layer"""
 
 
 class TrainingConfig(_Section):
@@ -113,6 +135,8 @@ class TrainingConfig(_Section):
     """what SGD moves: basis and coefficient, or the composed weights, decomposed afterwards"""
     probes: Annotated[int, Field(ge=0, le=64)] = 2
     """batches on which clients estimate L, sigma^2 and G^2, twice a round; 0 for no estimates, else at least 2"""
+    probe_every: Whole = 5
+    """rounds from one estimate to the next; the clock charges for each"""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """where tensors live while training"""
 
@@ -132,8 +156,8 @@ class HeroesConfig(_Section):
     """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the leading ones"""
     adaptive_tau: bool = True
     """whether clients get as many steps as let all finish together; if not, all do tau_first"""
-    pace: Literal["calibrated", "bound"] = "calibrated"
-    """the step count aimed at: the bound's formula scaled so that it starts at tau_first, or the literal formula"""
+    pace: Literal["calibrated", "bound", "constant"] = "calibrated"
+    """the step count aimed at: the bound's formula scaled so that it starts at tau_first; the literal formula; or tau_first"""
     deadline: Literal["mean", "fastest"] = "mean"
     """the length of a round: the average client does tau* steps, or the fastest client sets it"""
     tau_first: Whole = 10
@@ -248,6 +272,8 @@ class FleetConfig(_Section):
     """range of download speeds in Mb/s, instead of the fleet's own"""
     jitter: Annotated[float, Field(ge=0, le=0.5)] | None = None
     """relative deviation of step times, instead of the fleet's own"""
+    csv: str | None = None
+    """a file with a fleet of your own: columns device, gflops and, as wanted, share, upload_mbps, download_mbps"""
     count_download: bool = True
     """whether the clock counts downloads"""
 
@@ -274,8 +300,14 @@ class EvaluationConfig(_Section):
 class EngineConfig(_Section):
     """How tasks reach clients."""
 
-    name: Literal["in_process"] = "in_process"
-    """in_process: one after the other"""
+    name: Literal["processes", "in_process"] = "processes"
+    """processes: clients at the same time in worker processes; in_process: one after the other; the results are the same bits"""
+    workers: Annotated[int, Field(ge=0)] = 0
+    """processes: how many workers; 0 is one for each core"""
+    start: Literal["auto", "fork", "spawn"] = "auto"
+    """processes: how workers start; spawn needs an importable model; auto is fork on Linux when training on the CPU"""
+    task_seconds: Positive = 600.0
+    """processes: a client that takes longer than these real seconds is given up, and its worker replaced"""
 
 
 class Config(_Section):

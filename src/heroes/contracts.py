@@ -14,10 +14,13 @@ from heroes.messages import (
     Cohort,
     Facts,
     Floats,
+    Lost,
     Plan,
+    Score,
     Selection,
     ServerState,
     Task,
+    Tensors,
     Update,
 )
 from heroes.submodels import Cut
@@ -51,10 +54,13 @@ class Strategy(Protocol[M]):
 
 
 class Engine(Protocol):
-    """How tasks reach clients and updates come back."""
+    """How tasks reach clients and updates come back, and who tests the model."""
 
-    def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update]:
-        """Train every assignment; updates may come in any order, some may never come."""
+    def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update | Lost]:
+        """Train every assignment; updates may come in any order. For one that will not come there may be a reason."""
+
+    def score(self, tensors: Tensors, width: int) -> Score:
+        """How good the model of this width with these tensors is on the test set."""
 
     def close(self) -> None:
         """Give back whatever the engine holds."""

@@ -16,7 +16,7 @@ from heroes.composition.compose import orthogonality
 from heroes.data.examples import Examples
 from heroes.errors import ExchangeError
 from heroes.exchange import pack_update, pack_with_feedback, unpack_update
-from heroes.messages import Integers, Task, Tensors, Update
+from heroes.messages import Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
 from heroes.probing import Batch, Probe, estimate, probe
 
@@ -53,6 +53,13 @@ class Trainer:
         self.device = device or torch.device("cpu")
         self._models: dict[tuple[str, int], LocalModel] = {}
 
+    def answer(self, task: Task, examples: Examples, share: Integers) -> Update | Lost:
+        """One client's round, or what went wrong in it: one client does not end a run."""
+        try:
+            return self.train(task, examples, share)
+        except Exception as error:  # the user's model and transform can fail in any way
+            return Lost(task.assignment.client, said(error))
+
     def train(self, task: Task, examples: Examples, share: Integers) -> Update:
         """One client's round."""
         settings, assignment = self.settings, task.assignment
@@ -61,7 +68,7 @@ class Trainer:
         with own_randomness(task.seed):
             rng = np.random.default_rng(task.seed)
             batches = draw_batches(share, settings.batch_size, assignment.tau, rng)
-            probes = draw_batches(share, settings.batch_size, settings.probes, rng)
+            probes = draw_batches(share, settings.batch_size, settings.probes if assignment.probes else 0, rng)
             probe_batches = [examples.batch(indices, self.device) for indices in probes]
             before = self._probe(width, task.tensors, probe_batches)
             loss, trained = self._descend(task, (examples.batch(i, self.device, rng) for i in batches), labels)
@@ -99,10 +106,16 @@ class Trainer:
         if key not in self._models:
             make: Callable[[int], LocalModel] = getattr(self.family, kind)
             self._models[key] = make(width)
-            self._models[key].module.to(self.device)
+            self._models[key].module.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             if self.settings.scaler:
                 scale_activations(self._models[key].module, self.family.max_width / width)
         return self._models[key]
+
+    def loaded(self, tensors: Tensors, width: int) -> LocalModel:
+        """The resident model that takes the scheme's tensors as they are, with these in it: ready to be tested."""
+        model = self.model("dense" if self.settings.train_in == "dense" else "composed", width)
+        model.load(tensors)
+        return model
 
     @property
     def _needs_labels(self) -> bool:
@@ -160,6 +173,26 @@ def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Ge
         shuffled = rng.permutation(share)[: per_pass * size].reshape(per_pass, size)
         batches.extend(shuffled)
     return batches[:count]
+
+
+def said(error: Exception) -> str:
+    """An error in one line.
+
+    >>> said(KeyError("bias"))
+    "KeyError: 'bias'"
+    """
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums do not depend on how many threads share them: there is one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -62,6 +62,7 @@ class Assignment:
     bytes_down: int
     bytes_up: int
     straggler: bool = False
+    probes: bool = True  # whether the client makes estimates this time, where the scheme has them made at all
 
     @property
     def compute_seconds(self) -> float:
@@ -126,6 +127,14 @@ class Lost:
 
     client: int
     reason: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a model is on the test set: share of correct answers, and mean loss."""
+
+    accuracy: float
+    loss: float
 
 
 Memory = TypeVar("Memory")

@@ -18,7 +18,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 class Pairing:
     """Iterate once for (assignment, update) in plan order; then `lost` says who is missing and why, `answered` who is not."""
 
-    def __init__(self, plan: Sequence[Assignment], updates: Iterator[Update], expected: Callable[[Assignment], Shapes]) -> None:
+    def __init__(
+        self, plan: Sequence[Assignment], updates: Iterator[Update | Lost], expected: Callable[[Assignment], Shapes]
+    ) -> None:
         self.plan = plan
         self.updates = updates
         self.expected = expected
@@ -27,13 +29,13 @@ class Pairing:
 
     def __iter__(self) -> Iterator[tuple[Assignment, Update]]:
         place = {assignment.client: n for n, assignment in enumerate(self.plan)}
-        waiting: dict[int, Update | None] = {}
+        waiting: dict[int, Update | Lost] = {}
         turn = 0
         for update in self.updates:
             n = place.get(update.client)
             if n is None:
                 self.lost.append(Lost(update.client, "unknown client"))
-            elif update.round != self.plan[n].round:
+            elif isinstance(update, Update) and update.round != self.plan[n].round:
                 self.lost.append(Lost(update.client, f"answers round {update.round} in round {self.plan[n].round}"))
             elif n < turn or n in waiting:
                 self.lost.append(Lost(update.client, "answered twice"))
@@ -43,22 +45,18 @@ class Pairing:
                 yield from self._hand_on(turn, waiting.pop(turn))
                 turn += 1
         for n in range(turn, len(self.plan)):
-            if n in waiting:
-                yield from self._hand_on(n, waiting[n])
-            else:
-                self.lost.append(Lost(self.plan[n].client, "no answer"))
+            yield from self._hand_on(n, waiting.get(n, Lost(self.plan[n].client, "no answer")))
 
-    def _hand_on(self, n: int, update: Update | None) -> Iterator[tuple[Assignment, Update]]:
-        if update is not None:
+    def _hand_on(self, n: int, update: Update | Lost) -> Iterator[tuple[Assignment, Update]]:
+        if isinstance(update, Lost):
+            self.lost.append(update)
+        else:
             self.answered[update.client] = update.samples, update.estimates.loss
             yield self.plan[n], update
 
-    def _checked(self, assignment: Assignment, update: Update) -> Update | None:
-        reason = fault(update, self.expected(assignment))
-        if reason is None:
-            return update
-        self.lost.append(Lost(update.client, reason))
-        return None
+    def _checked(self, assignment: Assignment, update: Update | Lost) -> Update | Lost:
+        reason = None if isinstance(update, Lost) else fault(update, self.expected(assignment))
+        return update if reason is None else Lost(update.client, reason)
 
 
 def fault(update: Update, expected: Shapes) -> str | None:

@@ -49,6 +49,7 @@ def assignments(
     selections: Sequence[Selection],
     taus: Sequence[int],
     stragglers: Sequence[bool] | None = None,
+    probes: bool = True,
 ) -> tuple[Assignment, ...]:
     """One assignment per client of the cohort, in its order."""
     late = np.zeros(len(cohort), dtype=bool) if stragglers is None else stragglers
@@ -66,16 +67,23 @@ def assignments(
             bytes_down=int(load.bytes_down[n]),
             bytes_up=int(load.bytes_up[n]),
             straggler=bool(late[n]),
+            probes=probes,
         )
         for n in range(len(cohort))
     )
 
 
 def same_tau_plan(
-    rounds_done: int, cohort: Cohort, load: Load, learning_rate: float, serve: Callable[[int], Selection], tau: int
+    rounds_done: int,
+    cohort: Cohort,
+    load: Load,
+    learning_rate: float,
+    serve: Callable[[int], Selection],
+    tau: int,
+    rule: str = "fixed",
 ) -> Plan:
-    """Everyone trains what its width is served, for the same number of steps."""
+    """Everyone trains what its width is served, for the same number of steps; `rule` says where they came from."""
     selections = [serve(width) for width in load.widths.tolist()]
     taus = [tau] * len(cohort)
     given = assignments(rounds_done + 1, cohort, load, learning_rate, selections, taus)
-    return Plan(given, tau_star=float(tau), rule="fixed")
+    return Plan(given, tau_star=float(tau), rule=rule)

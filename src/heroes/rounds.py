@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -10,10 +10,9 @@ import numpy as np
 
 from heroes import seeds
 from heroes.contracts import Clock, Engine, Strategy, Timing
-from heroes.evaluation import Score
 from heroes.exchange import Feedback, pack_tensors, unpack_tensors
 from heroes.fleet.devices import Fleet
-from heroes.messages import Assignment, ClientRecord, Facts, Integers, Plan, RoundRecord, ServerState, Task, Update
+from heroes.messages import Assignment, ClientRecord, Facts, Integers, Plan, RoundRecord, Score, ServerState, Task, Update
 from heroes.models.family import Family
 from heroes.pairing import Pairing
 from heroes.submodels import cut_out, cut_shapes
@@ -46,7 +45,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Federation:
-    """All that takes part in a run: the three ports, the fleet, and how to score a state at a width."""
+    """All that takes part in a run: the three ports, the fleet and the model family."""
 
     strategy: Strategy[Any]
     engine: Engine
@@ -54,10 +53,13 @@ class Federation:
     fleet: Fleet
     cohort: int
     seed: int
-    score: Callable[[ServerState[Any], int], Score]
     family: Family
     down_bits: int = 32
     feedback: Feedback | None = None  # where clients' rounding residuals are kept in a simulation
+
+    def score(self, state: ServerState[Any], width: int) -> Score:
+        """How good the model of this width is."""
+        return self.engine.score(cut_out(state.tensors, self.strategy.cut(self.strategy.serve(width))), width)
 
 
 def sample(fleet: Fleet, cohort: int, seed: int, round_number: int) -> Integers:
@@ -73,7 +75,7 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
     plan = f.strategy.assign(state, clients)  # width, blocks, tau for each
     updates = f.engine.run(plan.assignments, lambda a: make_task(f, state, a))  # local training happens behind this line
     answers = Pairing(plan.assignments, updates, lambda a: cut_shapes(state.tensors, f.strategy.cut(a.selection)))
-    after, facts = f.strategy.aggregate(state, plan, remembered(f, answers))
+    after, facts = f.strategy.aggregate(state, plan, received(f, state, answers))
     return record(after, plan, answers, facts, f.clock.elapse(plan.assignments))
 
 
@@ -87,11 +89,20 @@ def make_task(f: Federation, state: ServerState[M], assignment: Assignment) -> T
     return Task(assignment, tensors, seeds.client(f.seed, assignment.round, assignment.client), residuals)
 
 
-def remembered(f: Federation, answers: Pairing) -> Iterator[tuple[Assignment, Update]]:
-    """Hand the answers on, keeping what their roundings left out for the client's next turn."""
+def received(f: Federation, state: ServerState[M], answers: Pairing) -> Iterator[tuple[Assignment, Update]]:
+    """Hand the answers on, undoing what rounding did on the way.
+
+    A client that got a rounded slice moved it somewhere: the exact slice is moved the same way, or small steps would be lost.
+    What the client's own rounding left out is kept for its next turn.
+    """
     for assignment, update in answers:
+        cut = f.strategy.cut(assignment.selection)
         if f.feedback is not None and update.residuals is not None:
-            f.feedback.keep(assignment.client, f.strategy.cut(assignment.selection), update.residuals)
+            f.feedback.keep(assignment.client, cut, update.residuals)
+        if f.down_bits < 32:
+            exact = cut_out(state.tensors, cut)
+            sent = unpack_tensors(pack_tensors(exact, f.down_bits))
+            update = replace(update, tensors={name: t + (exact[name] - sent[name]) for name, t in update.tensors.items()})
         yield assignment, update
 
 

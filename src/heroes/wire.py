@@ -15,13 +15,17 @@ import socket
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from heroes.messages import Assignment, Estimates, Selection, Task, Tensors, Update
 
+B = TypeVar("B", bytearray, memoryview)
+Bytes = npt.NDArray[np.uint8]
 _ALIGNMENT = 64
 _BUFFERS = 256  # handed to the system at a time
 
@@ -52,7 +56,7 @@ class Channel:
         header = json.dumps({"tensors": described, "values": frame.header}).encode()
         buffers = deque([memoryview(len(header).to_bytes(8, "big") + header)])
         for tensor in frame.tensors.values():
-            flat = memoryview(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+            flat = raw(tensor).data
             buffers += flat, memoryview(bytes(-len(flat) % _ALIGNMENT))
         while buffers:
             sent = self.link.sendmsg(list(buffers)[:_BUFFERS])
@@ -62,7 +66,7 @@ class Channel:
                 buffers[0] = buffers[0][sent:]
 
     def receive(self) -> Frame:
-        header = json.loads(bytes(self._read(int.from_bytes(bytes(self._read(8).numpy()), "big")).numpy()))
+        header = json.loads(self._read(bytearray(int.from_bytes(self._read(bytearray(8)), "big"))))
         pieces = []
         at = 0
         for name, kind, shape in header["tensors"]:
@@ -70,22 +74,27 @@ class Channel:
             size = math.prod(shape) * dtype.itemsize
             pieces.append((name, dtype, shape, at, size))
             at += size + -size % _ALIGNMENT
-        body = self._read(at)
+        body = torch.empty(at, dtype=torch.uint8)
+        self._read(body.numpy().data)
         tensors = {name: body[start : start + size].view(dtype).reshape(shape) for name, dtype, shape, start, size in pieces}
         return Frame(header["values"], tensors)
 
-    def _read(self, size: int) -> Tensor:
-        found = torch.empty(size, dtype=torch.uint8)
-        rest = memoryview(found.numpy())
-        while len(rest):
+    def _read(self, into: B) -> B:
+        rest = memoryview(into)
+        while rest:
             count = self.link.recv_into(rest)
             if count == 0:
                 raise EOFError
             rest = rest[count:]
-        return found
+        return into
 
     def close(self) -> None:
         self.link.close()
+
+
+def raw(tensor: Tensor) -> Bytes:
+    """The bytes of a tensor in the order of its elements; a view where it lies like that already."""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
 def task_frame(task: Task) -> Frame:

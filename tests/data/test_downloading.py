@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import random
 import socket
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from heroes.data.downloading import Patience, download
 from heroes.errors import DataError
 
-CONTENT = os.urandom(300_000)
+CONTENT = random.Random(0).randbytes(300_000)
 MD5 = hashlib.md5(CONTENT).hexdigest()
 QUICK = Patience(tries=3, pause=0.001, timeout=5)
 
@@ -66,7 +66,9 @@ def test_a_wrong_checksum_is_refused_and_nothing_is_kept(server, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("left", [b"rubbish from another day", CONTENT + b"too much", CONTENT])
+@pytest.mark.parametrize(
+    "left", [b"rubbish from another day", CONTENT + b"too much", CONTENT], ids=["rubbish", "too much", "all of it"]
+)
 def test_what_an_earlier_attempt_left_does_no_harm(server, tmp_path, left):
     server.files["/a.bin"] = CONTENT
     (tmp_path / "a.bin.part").write_bytes(left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from heroes.report import Summary, Table, accuracy_curve
 from heroes.report.records import Row
 from heroes.report.summary import MEGABYTE, percent
 
-out_console = Console(highlight=False)
+out_console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 err_console = Console(stderr=True, highlight=False)
 OnRound = Callable[[RoundRecord], None] | None
 
@@ -43,7 +44,10 @@ def print_table(table: Table) -> None:
         title=table.title, title_justify="left", title_style="bold", box=rich.box.SIMPLE_HEAD, padding=(0, 1)
     )
     for place, name in enumerate(table.header):
-        shown.add_column(rich.markup.escape(name), justify="right" if place else "left")
+        cells = [row[place] for row in table.rows]
+        numbers = place > 0 and all(not cell or cell[0].isdigit() or cell.startswith("not ") for cell in cells)
+        short = all(len(cell) <= 16 for cell in cells)
+        shown.add_column(rich.markup.escape(name), justify="right" if numbers else "left", overflow="fold", no_wrap=short)
     for row in table.rows:
         shown.add_row(*(rich.markup.escape(cell) for cell in row))
     out_console.print(shown)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,10 +20,10 @@ from heroes.data.datasets import DataOptions, Dataset
 from heroes.data.examples import Bytes, Examples
 from heroes.data.plays import BYLINE, Role, roles
 from heroes.errors import DataError
-from heroes.messages import Integers
 
 VOCABULARY = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80
+_PLACES = np.array([VOCABULARY.index(chr(c) if chr(c) in VOCABULARY else " ") for c in range(128)], dtype=np.uint8)
 _TEST_SHARE = 10  # one window in ten
 _LARGEST = 100_000_000  # characters of text; the complete works have 5.5 million
 
@@ -44,8 +45,8 @@ def load(options: DataOptions) -> Dataset:
     text = torch.from_numpy(np.concatenate(codes))
     begins = np.concatenate([[0], np.cumsum([len(code) for code in codes])])[:-1]
     splits = [split(window_count(role)) for role in chosen]
-    train = [begin + np.arange(trained) for begin, (trained, _, _) in zip(begins, splits, strict=True)]
-    test = [begin + np.arange(first, end) for begin, (_, first, end) in zip(begins, splits, strict=True)]
+    train = [np.arange(begin, begin + trained, dtype=np.int32) for begin, (trained, _, _) in zip(begins, splits, strict=True)]
+    test = [np.arange(begin + first, begin + end, dtype=np.int32) for begin, (_, first, end) in zip(begins, splits, strict=True)]
     if not sum(map(len, test)):
         raise DataError("the roles kept are too short to test on; raise the minimum of windows or keep more roles")
     owners = np.repeat(np.arange(len(chosen)), [len(part) for part in train])
@@ -71,9 +72,8 @@ def split(windows: int) -> tuple[int, int, int]:
 
 def encode(text: str) -> Bytes:
     """Every character as its place in the vocabulary; one that is not in it becomes a blank."""
-    places = np.full(0x110000, VOCABULARY.index(" "), dtype=np.uint8)
-    places[[ord(character) for character in VOCABULARY]] = np.arange(len(VOCABULARY))
-    codes: Bytes = places[np.frombuffer(text.encode("utf-32-le"), dtype="<u4")]
+    characters = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+    codes: Bytes = _PLACES[np.minimum(characters, len(_PLACES) - 1)]
     return codes
 
 
@@ -91,9 +91,9 @@ def _choose(every: list[Role], options: DataOptions) -> list[Role]:
     return [able[i] for i in np.sort(rng.choice(len(able), options.roles, replace=False))]
 
 
-def _examples(text: Tensor, parts: list[Integers]) -> Examples:
-    starts = torch.from_numpy(np.concatenate(parts).astype(np.int32))
-    return Examples(starts, text[starts.long() + WINDOW], Windows(text))
+def _examples(text: Tensor, parts: list[npt.NDArray[np.int32]]) -> Examples:
+    starts = torch.from_numpy(np.concatenate(parts))
+    return Examples(starts, text[starts + WINDOW], Windows(text))
 
 
 def _works(root: Path) -> str:

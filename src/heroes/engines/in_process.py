@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-
-import torch
 
 from heroes.data.examples import FederatedData
-from heroes.local_training import Trainer
-from heroes.messages import Assignment, Task, Update
+from heroes.evaluation import evaluate
+from heroes.local_training import Trainer, one_thread
+from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
 
 
 class InProcessEngine:
-    """Trains each task when its update is asked for, so that only one is in memory at a time."""
+    """Trains each task when its update is asked for, so that only one is in memory at a time. Tests `batch_size` at a time."""
 
-    def __init__(self, trainer: Trainer, data: FederatedData) -> None:
+    def __init__(self, trainer: Trainer, data: FederatedData, batch_size: int = 500) -> None:
         self.trainer = trainer
         self.data = data
+        self.batch_size = batch_size
 
-    def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update]:
-        for assignment in plan:
-            with one_thread():
-                update = self.trainer.train(make_task(assignment), self.data.train, self.data.shares[assignment.client])
-            yield update
+    def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update | Lost]:
+        with one_thread():
+            for assignment in plan:
+                yield self.trainer.answer(make_task(assignment), self.data.train, self.data.shares[assignment.client])
+
+    def score(self, tensors: Tensors, width: int) -> Score:
+        with one_thread():
+            return evaluate(self.trainer.loaded(tensors, width), self.data.test, self.batch_size, self.trainer.device)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums do not depend on how many threads share them: there is one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 class FunctionEngine:
     """Answers with whatever a function makes of a task; None is a client that never answers. For tests and toys."""
 
-    def __init__(self, answer: Callable[[Task], Update | None]) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Task], Update | Lost | None],
+        score: Callable[[Tensors, int], Score] = lambda tensors, width: Score(0.0, 0.0),
+    ) -> None:
         self.answer = answer
+        self.score = score
 
-    def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update]:
+    def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update | Lost]:
         for assignment in plan:
             update = self.answer(make_task(assignment))
             if update is not None:

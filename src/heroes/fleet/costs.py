@@ -32,12 +32,20 @@ def step_flops(module: nn.Module, inputs: Tensor, targets: Tensor) -> int:
 
     Torch's counter does not see into fused kernels (LSTM, attention): they are run in their plain form while it counts.
     """
+    return flops_by_module(module, inputs, targets)[""]
+
+
+def flops_by_module(module: nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, int]:
+    """The same for every module inside, by its path; the empty path is the whole."""
     module.train()
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.convolution_backward: _convolution_backward})
     with _plain_kernels(), counter:
         F.cross_entropy(module(inputs), targets).backward()
     module.zero_grad(set_to_none=True)
-    return int(counter.get_total_flops())
+    root = type(module).__name__
+    counts = {name: sum(operations.values()) for name, operations in counter.get_flop_counts().items()}
+    inside = {name.removeprefix(f"{root}."): int(flops) for name, flops in counts.items() if name.startswith(f"{root}.")}
+    return {"": int(counter.get_total_flops()), **inside}
 
 
 @contextmanager

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from heroes.models import char_rnn, cnn, digits_cnn, resnet, vit
 
+SAMPLES: dict[str, Callable[[int], Tensor]] = {
+    "digits_cnn": lambda batch: torch.zeros(batch, 1, 8, 8),
+    "cnn": lambda batch: torch.zeros(batch, 3, 32, 32),
+    "resnet18": lambda batch: torch.zeros(batch, 3, 144, 144),
+    "char_rnn": lambda batch: torch.zeros(batch, 80, dtype=torch.int64),
+    "vit": lambda batch: torch.zeros(batch, 3, 32, 32),
+}
+"""A batch of what each model was made for, to count on."""
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "digits_cnn": digits_cnn.build,
     "cnn": cnn.build,

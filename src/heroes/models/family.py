@@ -7,7 +7,7 @@ them, and how to make a dense or a composed module of any width. Nothing is decl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -92,6 +92,10 @@ class Family:
         self.parameters = _detect(build, max_width, rank_ratio)
         self._cut = lru_cache(maxsize=4096)(self._make_cut)
         self._weight_cut = lru_cache(maxsize=4096)(self._make_weight_cut)
+
+    def __reduce__(self) -> tuple[type[Family], tuple[Build, int, float]]:
+        """A copy in another process is made anew from the user's function."""
+        return Family, (self.build, self.max_width, self.rank_ratio)
 
     def module(self, width: int, seed: int = 0) -> nn.Module:
         """The user's module, initialised from the seed; the global generator stays as it was."""
@@ -374,10 +378,3 @@ def _composed_module(
         return layers.ComposedConv2d(module, layout, basis, coefficient)
     layers.compose_attribute(module, attribute, layout, basis, coefficient)
     return module
-
-
-def describe(family: Family) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
-    """Name, kind, full-width shape and rank of every parameter."""
-    shapes = family.weight_shapes(family.max_width)
-    for p in family.parameters:
-        yield p.name, p.kind, shapes[p.name], p.rank

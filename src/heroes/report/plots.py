@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SECONDS, MEGABYTES, ACCURACY = "virtual time (s)", "traffic, both ways (MB)", "test accuracy (%)"
 LEVELS = {  # the setting that says how skewed the data is: its label, and the partitions it applies to
     "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "by_device")),
-    "data.phi": ("φ: share of classes a client lacks (%)", ("phi",)),
+    "data.phi": ("φ: classes a client lacks", ("missing",)),
     "data.alpha": ("α: Dirichlet concentration (smaller is less even)", ("dirichlet",)),  # noqa: RUF001
 }
 Curve = tuple[Floats, Floats]

@@ -73,7 +73,7 @@ class Adp:
         load = load_of(cohort, widths, self.costs, probes=1, count_download=self.count_download)
         eta = self.learning_rate.at(state.round)
         tau = self._tau(state.memory, eta, float(load.mu.max()), float(load.nu.max()))
-        return same_tau_plan(state.round, cohort, load, eta, self.serve, tau)
+        return same_tau_plan(state.round, cohort, load, eta, self.serve, tau, rule="budget")
 
     def _tau(self, memory: AdpMemory, eta: float, step: float, aggregation: float) -> int:
         if memory.lipschitz is None or memory.smoothness is None or memory.divergence is None:

@@ -77,6 +77,7 @@ class Heroes:
     threshold: float | None = None
     time_budget: float | None = None
     probes: int = 2
+    probe_every: int = 1
     count_download: bool = True
 
     @property
@@ -97,7 +98,8 @@ class Heroes:
 
     def assign(self, state: State, cohort: Cohort) -> Plan:
         """Width by what the device affords, then T, then blocks and tau client by client."""
-        load = self._load(cohort)
+        probing = state.round % self.probe_every == 0
+        load = self._load(cohort, self.probes if probing else 0)
         eta = self.learning_rate.at(state.round)
         if state.round == 0 or not self.adaptive_tau:
             tau = self.limits.tau_first
@@ -110,7 +112,7 @@ class Heroes:
             rho = seconds / 10 if self.rho is None else self.rho
             intervals = step_intervals(load.mu, load.nu, deadline, rho, self.limits)
         selections, taus = self._serve_all(state, load, intervals)
-        given = assignments(state.round + 1, cohort, load, eta, selections, taus, intervals.straggler.tolist())
+        given = assignments(state.round + 1, cohort, load, eta, selections, taus, intervals.straggler.tolist(), probing)
         return Plan(given, chosen.tau, chosen.rounds, chosen.rule, seconds, chosen.scale, chosen.threshold_unreachable)
 
     def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
@@ -130,9 +132,9 @@ class Heroes:
             seen.estimates.append(update.estimates)
             yield self.cut(assignment.selection), update.tensors
 
-    def _load(self, cohort: Cohort) -> Load:
+    def _load(self, cohort: Cohort, probes: int) -> Load:
         widths = affordable_widths(self.costs.step_flops, cohort.speed, self.step_limit)
-        return load_of(cohort, widths, self.costs, probes=self.probes, count_download=self.count_download)
+        return load_of(cohort, widths, self.costs, probes=probes, count_download=self.count_download)
 
     def _set_deadline(self, state: State, load: Load, eta: float) -> tuple[Pace, Deadline]:
         """The pace aimed at and when the round should end."""
@@ -147,6 +149,8 @@ class Heroes:
         return paces[deadline.setter], deadline
 
     def _pace(self, state: State, eta: float, mu: float, nu: float) -> Pace:
+        if self.pace == "constant":
+            return Pace(float(self.limits.tau_first), max(1, self.rounds - state.round), "constant", None)
         seconds_left = None if self.time_budget is None else max(0.0, self.time_budget - state.seconds)
         return pace(
             state.memory.estimates,

@@ -35,6 +35,7 @@ class _Worker:
     since: float  # when it began what it does now
     places: deque[int] = field(default_factory=deque)  # what it has been sent; it does the first
     ready: bool = False
+    stuck: bool = False  # it did not even take a task
 
 
 class Pool:
@@ -93,18 +94,19 @@ class Pool:
             try:
                 worker.channel.send(frame)
             except TimeoutError:
+                worker.stuck = True
                 worker.process.kill()
 
     def _hear(self, queue: Queue) -> Iterator[tuple[int, Frame | str]]:
         """Wait until something happens, and say what is done or lost."""
         now = time.monotonic()
         nearest = min((self._deadline(w) for w in self.workers if w.places or not w.ready), default=now)
-        heard = wait([w.channel for w in self.workers], max(0.0, nearest - now))
+        heard = wait([w.channel.link for w in self.workers], max(0.0, nearest - now))
         for worker in list(self.workers):
-            if worker.channel in heard:
+            if worker.channel.link in heard:
                 yield from self._listen(worker, queue)
             elif (worker.places or not worker.ready) and time.monotonic() > self._deadline(worker):
-                yield from self._lose(worker, queue, f"took longer than {self.seconds:g} seconds")
+                yield from self._lose(worker, queue, late=True)
 
     def _deadline(self, worker: _Worker) -> float:
         return worker.since + (self.seconds if worker.ready else _START_SECONDS)
@@ -112,8 +114,8 @@ class Pool:
     def _listen(self, worker: _Worker, queue: Queue) -> Iterator[tuple[int, Frame | str]]:
         try:
             frame = worker.channel.receive()
-        except (EOFError, OSError):
-            yield from self._lose(worker, queue, None)
+        except (EOFError, OSError) as error:
+            yield from self._lose(worker, queue, late=worker.stuck or isinstance(error, TimeoutError))
             return
         worker.since = time.monotonic()
         if "broken" in frame.header:
@@ -123,17 +125,17 @@ class Pool:
         else:
             yield worker.places.popleft(), frame.header.get("error") or frame
 
-    def _lose(self, worker: _Worker, queue: Queue, reason: str | None) -> Iterator[tuple[int, str]]:
+    def _lose(self, worker: _Worker, queue: Queue, late: bool) -> Iterator[tuple[int, str]]:
         """The first of its tasks is lost with it; others will do the rest."""
         code = self._remove(worker)
-        reason = reason or f"its worker process {_end(code)}"
-        if not worker.ready:
-            self._failures += 1
-            if self._failures >= _TRIES:
-                raise TrainingError(f"worker processes do not start: {_TRIES} in a row {_end(code)}; try engine.name = 'in_process'")
+        ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        self._failures += not worker.ready
+        if self._failures >= _TRIES:
+            raise TrainingError(f"worker processes do not start; the last {ended}. engine.name = 'in_process' does without them")
         for place in reversed(list(worker.places)[1:]):
             queue.put_back(place)
         if worker.places:
+            reason = f"took longer than {self.seconds:g} seconds" if late else f"its worker process {ended}"
             yield worker.places[0], reason
 
     def _add(self) -> None:
@@ -162,11 +164,7 @@ class Pool:
     def _remove(self, worker: _Worker) -> int:
         """End a worker; how it ended. It holds nothing that would be worth a farewell."""
         self.workers.remove(worker)
-        died = worker.process.exitcode
-        if died is None:
-            # its channel may close a moment before it has ended by itself
-            worker.process.join(0.2 if worker.channel.link.gettimeout() == 0 else 0)
-        worker.process.kill()
+        worker.process.kill()  # no matter if it has ended by itself: its exit code stands from then on
         worker.process.join()
         code = worker.process.exitcode or 0
         worker.process.close()
@@ -185,7 +183,3 @@ def _undisturbed() -> Iterator[None]:
             yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,19 +21,19 @@ from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError
 from heroes.local_training import LocalSettings
 from heroes.models.family import Family
+from heroes.wire import raw
 
 _SMALL = 4096  # bytes; what is smaller is not worth a file
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The same for every worker, from the first round to the last. `kind` is what is tested: "dense" or "composed"."""
+    """The same for every worker, from the first round to the last."""
 
     family: Family
     settings: LocalSettings
     device: torch.device
     data: FederatedData
-    kind: str
     batch_size: int
 
 
@@ -42,8 +43,8 @@ def check_importable(setup: Setup) -> None:
         _Writer(io.BytesIO(), None).dump(setup)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ConfigError(
-            f"the model or the data's transform cannot be handed to a spawned process ({error}): it must be importable, that is a "
-            "function or class at the top level of a module; or use engine.start = 'fork' or engine.name = 'in_process'"
+            f"the model or the data's transform cannot be handed to a spawned process ({error}): it must be importable, that is "
+            "a function or class at the top level of a module; or use engine.start = 'fork' or engine.name = 'in_process'"
         ) from error
 
 
@@ -70,18 +71,18 @@ class _Writer(pickle.Pickler):
 
     def persistent_id(self, value: Any) -> Any:
         if type(value) is Tensor and value.numel() and value.untyped_storage().nbytes() >= _SMALL:
-            return self._file(value, value.detach().cpu().contiguous()), value.dtype, tuple(value.shape)
-        if isinstance(value, np.ndarray) and value.nbytes >= _SMALL and value.dtype.kind in "biuf":
-            tensor = torch.from_numpy(np.ascontiguousarray(value))
-            return self._file(value, tensor), None if tensor.dtype is torch.uint16 else tensor.dtype, value.shape, "array"
+            return self._file(value), value.dtype, tuple(value.shape)
+        if isinstance(value, np.ndarray) and value.nbytes >= _SMALL and not value.dtype.hasobject:
+            return self._file(value), value.dtype, value.shape
         return None
 
-    def _file(self, value: object, tensor: Tensor) -> str:
+    def _file(self, value: Tensor | npt.NDArray[Any]) -> str:
         if id(value) not in self.written:
             name = f"tensor-{len(self.written)}"
             self.written[id(value)] = name, value
             if self.folder is not None:
-                tensor.reshape(-1).view(torch.uint8).numpy().tofile(self.folder / name)
+                array = value if isinstance(value, np.ndarray) else raw(value.detach().cpu())
+                array.tofile(self.folder / name)
         return self.written[id(value)][0]
 
 
@@ -91,7 +92,8 @@ class _Reader(pickle.Unpickler):
         self.folder = folder
 
     def persistent_load(self, pid: Any) -> Any:
-        name, dtype, shape, *array = pid
+        name, dtype, shape = pid
         # "c": pages are read when they are needed and shared by all; nobody writes
-        mapped = torch.from_numpy(np.memmap(self.folder / name, dtype=np.uint8, mode="c")).view(dtype).reshape(shape)
-        return mapped.numpy() if array else mapped
+        if isinstance(dtype, torch.dtype):
+            return torch.from_numpy(np.memmap(self.folder / name, np.uint8, "c")).view(dtype).reshape(shape)
+        return np.memmap(self.folder / name, dtype, "c", shape=shape)

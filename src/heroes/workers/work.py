@@ -6,6 +6,7 @@ parent is gone, however it went, its end of the channel closes.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -25,8 +26,9 @@ from heroes.workers.setup import Setup, read
 
 
 def work(link: socket.socket, source: Setup | Path, foreign: Sequence[socket.socket]) -> None:
-    """Serve the parent until it is gone. `source` is the setup or the folder it is in, `foreign` what a fork copied needlessly."""
+    """Serve the parent until it is gone. `source` is the setup or the folder it is in, `foreign` what a fork copied idly."""
     torch.set_num_threads(1)  # first of all: a fork has no copy of the parent's threads
+    gc.freeze()  # what the parent left for its garbage collector is the parent's business
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in foreign:
@@ -65,8 +67,7 @@ def _answer(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
 
 def _scored(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
     try:
-        model = trainer.model(setup.kind, frame.header["width"])
-        model.load(frame.tensors)
+        model = trainer.loaded(frame.tensors, frame.header["width"])
         tallies = [tally(model, setup.data.test, chunk, setup.batch_size, setup.device) for chunk in frame.header["chunks"]]
     except Exception as error:  # the user's model can fail in any way
         return Frame({"error": said(error)}, {})

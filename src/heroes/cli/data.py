@@ -1,0 +1,89 @@
+"""`heroes data get | list | verify | plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from heroes.cli import options
+from heroes.cli.app import app
+from heroes.cli.console import note, out_console, print_table, status, work_in_progress
+from heroes.errors import DataError
+from heroes.report import Table, save_figure
+from heroes.report.summary import MEGABYTE
+
+data_app = typer.Typer(no_args_is_help=True, help="Get, list, check and look at data sets.")
+app.add_typer(data_app, name="data")
+Directory = Annotated[
+    Path | None, typer.Option("--dir", help="Where data sets lie; by default $HEROES_DATA, else the user's data folder.")
+]
+Name = Annotated[str, typer.Argument(help="The data set (see `heroes data list`).")]
+
+
+@data_app.command("get")
+def get_command(
+    name: Name,
+    source: Annotated[str | None, typer.Option("--from", help="An archive, a folder or an address to take it from.")] = None,
+    directory: Directory = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Download a data set, or take it from a file or folder of yours."""
+    from heroes.data import get
+
+    with work_in_progress(quiet) as progress:
+        folder = get(name, directory, source, progress)
+    out_console.print(str(folder), markup=False, soft_wrap=True)
+
+
+@data_app.command("list")
+def list_data_command(directory: Directory = None) -> None:
+    """Show the data sets there are, and which are on this machine."""
+    from heroes.data import data_directory, listed
+
+    rows = [
+        (entry.name, f"{entry.size / MEGABYTE:,.0f} MB" if entry.present else "not here", entry.title, entry.how)
+        for entry in listed(directory)
+    ]
+    rows.insert(0, ("digits", "bundled", "8x8 handwritten digits of scikit-learn", "nothing to do"))
+    print_table(Table(f"data sets in {data_directory(directory)}", ("name", "here", "what", "how to get it"), tuple(rows)))
+
+
+@data_app.command("verify")
+def verify_command(name: Name, directory: Directory = None, quiet: options.Quiet = False) -> None:
+    """Read a data set from end to end and check its content against the official one."""
+    from heroes.data import verify
+
+    with work_in_progress(quiet) as progress:
+        verdict = verify(name, directory, progress=progress)
+    if verdict.state in ("missing", "broken"):
+        raise DataError(f"{name}: {verdict.detail}")
+    out_console.print(f"{name}: {verdict.detail}", markup=False, soft_wrap=True)
+
+
+@data_app.command("plot")
+def plot_command(
+    task: options.Task,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture, without its ending.")] = Path("labels"),
+    settings: options.Settings = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Draw which classes the clients of a task hold."""
+    from heroes.assemble import dataset, federated
+    from heroes.report.shares_plot import label_distribution
+
+    config = options.configuration(task, None, settings, {})
+    with work_in_progress(quiet) as progress:
+        found = dataset(config, progress)
+    for reason in found.skipped:
+        note(f"left out: {reason}")
+    with status("drawing", quiet):
+        shared = federated(config, found)
+        labels = shared.train.targets.numpy()
+        classes = int(labels.max()) + 1
+        counts = np.stack([np.bincount(labels[shared.shares[n]], minlength=classes) for n in range(len(shared.shares))])
+        paths = save_figure(label_distribution(counts, f"{config.task}, partition {config.data.partition}"), output)
+    for path in paths:
+        out_console.print(str(path), markup=False, soft_wrap=True)
