@@ -75,6 +75,7 @@ class Pool:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+        self._failures = 0
 
     def _fill(self, queue: Queue, make: Callable[[int], Frame]) -> None:
         while len(self.workers) < min(self.size, queue.length):
@@ -119,6 +120,7 @@ class Pool:
             return
         worker.since = time.monotonic()
         if "broken" in frame.header:
+            self.close()
             raise TrainingError(f"a worker process could not start: {frame.header['broken']}")
         if "ready" in frame.header:
             worker.ready, self._failures = True, 0
@@ -131,6 +133,7 @@ class Pool:
         ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         self._failures += not worker.ready
         if self._failures >= _TRIES:
+            self.close()
             raise TrainingError(f"worker processes do not start; the last {ended}. engine.name = 'in_process' does without them")
         for place in reversed(list(worker.places)[1:]):
             queue.put_back(place)
