@@ -117,7 +117,7 @@ class TrainingConfig(_Section):
 
     batch_size: Whole = 16
     """examples in a mini-batch"""
-    learning_rate: Positive = 0.05
+    learning_rate: Positive = 0.1
     """step size of the first round"""
     learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """factor on the step size after every round"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
-from heroes.config import SCHEMES, Config, parse, to_toml
+from heroes.config import SCHEMES, Config, EngineConfig, parse, to_toml
 from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError
 from heroes.report import (
     Comparison,
@@ -46,10 +47,15 @@ class Job:
         """Whether the folder holds this very run, finished; another run there is an error."""
         if not (self.folder / "config.toml").exists():
             return False
-        if parse(read_config(self.folder)) != self.config:
+        if _but_engine(parse(read_config(self.folder))) != _but_engine(self.config):
             raise RunFolderError(f"{str(self.folder)!r} holds a run with other settings; choose another --out or say --overwrite")
         rows = read_records(self.folder).rows
         return bool(rows) and rows[-1].get("stopped") is not None
+
+
+def _but_engine(config: Config) -> Config:
+    """The engine does not change what a run comes to."""
+    return config.model_copy(update={"engine": EngineConfig()})
 
 
 @app.command("compare")
@@ -139,6 +145,7 @@ def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
         (job.folder / "planned.toml").write_text(to_toml(job.config), encoding="utf-8")
         command = [sys.executable, "-m", "heroes.cli", "run", str(job.folder / "planned.toml")]
         command += ["--out", str(job.folder), "--overwrite", "--quiet", "--json"]
+        command += [] if job.config.engine.workers else ["--set", f"engine.workers={max(1, (os.cpu_count() or 1) // jobs)}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         (job.folder / "planned.toml").unlink(missing_ok=True)
         if done.returncode != 0:
