@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from heroes.composition.blocks import grid_selection
 from heroes.models import digits_cnn
-from heroes.models.family import Family, describe
+from heroes.models.family import Family
 from heroes.models.layers import ComposedConv2d, ComposedLinear, stacked
 from heroes.submodels import cut_out, overlay_mean
 
@@ -132,7 +132,7 @@ EVERY_FAMILY = pytest.mark.parametrize(("build", "inputs"), FAMILIES.values(), i
 
 
 def kinds(build: Callable[[int], nn.Module]) -> dict[str, str]:
-    return {name: kind for name, kind, _, _ in describe(Family(build, 4))}
+    return {p.name: p.kind for p in Family(build, 4).parameters}
 
 
 def test_kinds_in_a_residual_convolutional_network() -> None:
