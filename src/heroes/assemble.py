@@ -38,9 +38,11 @@ T = TypeVar("T")
 COMPOSED = ("heroes", "flanc")  # the schemes whose tensors are factors
 
 
-def assemble(config: Config, model: Build | None = None, data: FederatedData | None = None) -> Federation:
+def assemble(
+    config: Config, model: Build | None = None, data: FederatedData | None = None, progress: Progress | None = None
+) -> Federation:
     """Everything that takes part in the run that the configuration describes, with the user's own model or data in its place."""
-    chosen = data or federated(config, dataset(config))
+    chosen = data or federated(config, dataset(config, progress))
     if len(chosen.shares) != config.federation.clients:
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
@@ -77,7 +79,10 @@ def dataset(config: Config, progress: Progress | None = None) -> Dataset:
     takes = {field.name for field in fields(DataOptions)}
     options = {key: value for key, value in config.data.model_dump().items() if key in takes}
     options |= {key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None}
-    return load(config.data.name, DataOptions(**{"seed": config.seed, "progress": progress, **options}))
+    found = load(config.data.name, DataOptions(**{"seed": config.seed, "progress": progress, **options}))
+    if found.skipped and progress is not None:
+        progress(f"{len(found.skipped)} files left out, for example {found.skipped[0]}", 0, None)
+    return found
 
 
 def federated(config: Config, data: Dataset) -> FederatedData:

@@ -12,7 +12,7 @@ from torch import nn
 from heroes import rounds
 from heroes.assemble import assemble, federated, stop_rule
 from heroes.config import Config, to_toml
-from heroes.data import Dataset, Examples, FederatedData
+from heroes.data import Dataset, Examples, FederatedData, Progress
 from heroes.messages import RoundRecord, ServerState, plain
 from heroes.models.family import Build
 from heroes.report.summary import Summary
@@ -53,16 +53,18 @@ def run(
     out: str | Path | None = None,
     overwrite: bool = False,
     on_round: Callable[[RoundRecord], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> Run:
     """Train a federation.
 
     `model` is your own `build(width) -> nn.Module`; `data` your own (train, test) examples, shared out as the configuration says,
     or `FederatedData` with shares of your own. With `out`, everything is written there as it happens.
+    `on_round` hears of every round, `on_progress` of data being prepared: what, how much, of how much.
     """
     config = _named_honestly(config, model, data)
     if isinstance(data, tuple):
         data = federated(config, Dataset(*data))
-    federation = assemble(config, model, data)
+    federation = assemble(config, model, data, on_progress)
     folder = RunFolder(Path(out), to_toml(config), overwrite=overwrite) if out is not None else None
     try:
         state, records = _train(federation, config, folder, on_round)

@@ -133,8 +133,8 @@ def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> Non
     with status("setting up", quiet):
         from heroes.running import run
     for job in todo:
-        with rounds_in_progress(job.config, quiet) as on_round:
-            run(job.config, out=job.folder, overwrite=True, on_round=on_round)
+        with rounds_in_progress(job.config, quiet) as watching:
+            run(job.config, out=job.folder, overwrite=True, **watching._asdict())
 
 
 def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:

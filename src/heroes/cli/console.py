@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import rich.box
 import rich.markup
@@ -22,7 +23,14 @@ from heroes.report.summary import MEGABYTE, percent
 
 out_console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 err_console = Console(stderr=True, highlight=False)
-OnRound = Callable[[RoundRecord], None] | None
+OnWork = Callable[[str, int, int | None], None]
+
+
+class Watching(NamedTuple):
+    """Whom a run tells of its rounds, and of data being prepared."""
+
+    on_round: Callable[[RoundRecord], None] | None
+    on_progress: OnWork | None
 
 
 def note(text: str) -> None:
@@ -74,7 +82,7 @@ def status(text: str, quiet: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def work_in_progress(quiet: bool = False) -> Iterator[Callable[[str, int, int | None], None] | None]:
+def work_in_progress(quiet: bool = False) -> Iterator[OnWork | None]:
     """A function to call with (what, done, total) while data is fetched or prepared."""
     if quiet:
         yield None
@@ -98,7 +106,7 @@ def work_in_progress(quiet: bool = False) -> Iterator[Callable[[str, int, int | 
         yield _every_tenth()
 
 
-def _every_tenth() -> Callable[[str, int, int | None], None]:
+def _every_tenth() -> OnWork:
     """Plain lines: at the start and at every tenth of the way."""
     said: dict[str, int] = {}
 
@@ -112,11 +120,11 @@ def _every_tenth() -> Callable[[str, int, int | None], None]:
 
 
 @contextmanager
-def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[OnRound]:
-    """A function to call with each round's record: a live display on a terminal, plain lines elsewhere."""
+def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching]:
+    """What to call with each round's record and while data is prepared: a live display on a terminal, plain lines elsewhere."""
     name, total = f"{config.task}/{config.strategy.name}", config.federation.rounds
     if quiet:
-        yield None
+        yield Watching(None, None)
     elif err_console.is_terminal:
         columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, TextColumn("{task.fields[line]}"), console=err_console) as bar:
@@ -127,7 +135,10 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[OnRound]
                 told.look_at(record)
                 bar.update(job, completed=record.round, line=_line(record))
 
-            yield show
+            def prepare(what: str, done: int, of: int | None) -> None:
+                bar.update(job, line=f"{what} {100 * done // of} %" if of else what)
+
+            yield Watching(show, prepare)
     else:
         told = _Notices(err_console)
 
@@ -135,7 +146,7 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[OnRound]
             told.look_at(record)
             err_console.print(f"{name} round {record.round}/{total}  {_line(record)}", markup=False, soft_wrap=True)
 
-        yield say
+        yield Watching(say, _every_tenth())
 
 
 def _line(record: RoundRecord) -> str:

@@ -36,8 +36,8 @@ def run_command(
     folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{config.task}-{config.strategy.name}-{config.seed}"
     with status("setting up", quiet):
         from heroes.running import run  # torch is loaded here, where it is needed
-    with rounds_in_progress(config, quiet) as on_round:
-        finished = run(config, out=folder, overwrite=overwrite, on_round=on_round)
+    with rounds_in_progress(config, quiet) as watching:
+        finished = run(config, out=folder, overwrite=overwrite, **watching._asdict())
     if as_json:
         print(json.dumps({"folder": str(folder), **finished.summary().as_json()}))
     else:
