@@ -29,6 +29,7 @@ WRONG = {
     "data.source": [7],
     "data.augment": ["x"],
     "data.size": [4, 2000],
+    "data.classes": ["n01440764", [7]],
     "data.writers": [7],
     "data.minimum_windows": [0],
     "data.roles": [0, "all"],

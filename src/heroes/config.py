@@ -85,6 +85,8 @@ class DataConfig(_Section):
     """cifar10, imagenet100: flip and crop training images"""
     size: Annotated[int, Field(ge=8, le=1024)] = 144
     """imagenet100: images are resized to size x size"""
+    classes: tuple[str, ...] = ()
+    """imagenet100: the class folders to take; an empty list is the first 100 by name"""
     writers: str | None = None
     """mnist: an .npz file with the writer of every training digit, for partition natural"""
     minimum_windows: Whole = 1
@@ -482,7 +484,7 @@ def _wanted(detail: ErrorDetails, name: str, tree: Mapping[str, Any]) -> str:
             return f"it should be one of {', '.join(choices)}"
         return did_you_mean(str(detail["input"]), choices) if len(choices) > 1 else f"it should be {choices[0]!r}"
     if kind in ("missing", "too_long", "tuple_type"):
-        return "it should be two numbers, [low, high]"
+        return "it should be a list of names" if name == "data.classes" else "it should be two numbers, [low, high]"
     if kind in ("model_type", "dict_type", "model_attributes_type"):
         return f"it should be a section, [{name}] with keys of its own"
     return detail["msg"].replace("Input should be", "it should be", 1)
