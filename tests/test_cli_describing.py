@@ -66,6 +66,7 @@ def test_the_labels_of_the_clients_are_drawn(tmp_path: Path) -> None:
         (["data", "get", "imagenet100"], "--from"),
         (["data", "get", "cifar10", "--from", "nowhere"], "nowhere"),
         (["data", "verify", "mnist", "--dir", "nowhere"], "nothing at"),
+        (["data", "verify", "--dir", "nowhere"], "no data set to verify"),
         (["run", "cifar10", "--set", "data.directory=nowhere"], "heroes data get cifar10"),
         (["run", "digits", "--set", "fleet.csv=gone.csv"], "cannot read the fleet 'gone.csv'"),
         (["run", "digits", "--set", "fleet.name=mlab", "--set", "fleet.upload=[1.0, 2.0]"], "give both"),

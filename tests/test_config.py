@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from heroes.config import SCHEMES, Config, keys, load, parse, parse_setting, to_toml
 from heroes.errors import ConfigError
+from heroes.recipes import recipe
 
 WRONG = {
     "task": [3],
@@ -154,8 +155,13 @@ def test_another_scheme_starts_at_its_own_defaults_and_refuses_the_others_keys()
 def test_a_file_that_names_another_scheme_leaves_the_recipes_settings_behind(tmp_path: Path) -> None:
     file = tmp_path / "flanc.toml"
     file.write_text('[strategy]\nname = "flanc"\ntau = 3\n')
-    config = load(file, {"digits": Config().changed({"strategy.blocks": "free"})})
+    config = load(file, recipe)
     assert config.strategy.model_dump()["tau"] == 3
+    file.write_text('task = "cifar10"\n')
+    assert load(file, recipe, "fedavg").strategy.model_dump()["tau"] == 20  # as the recipe has it for this scheme
+    file.write_text('task = "digits"\n[strategy]\nname = "adp"\n')
+    assert load(file, recipe).federation.rounds == 160
+    assert load(file, recipe, "heroes").strategy.name == "heroes"
 
 
 def test_changing_leaves_the_original_alone() -> None:
@@ -191,7 +197,7 @@ def test_a_file_starts_from_its_tasks_recipe(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('task = "special"\n[training]\nmomentum = 0.5\n')
     base = Config(task="special").changed({"federation.rounds": 7})
-    config = load(file, {"special": base})
+    config = load(file, lambda task, _: base if task == "special" else Config())
     assert (config.federation.rounds, config.training.momentum) == (7, 0.5)
 
 
@@ -200,12 +206,12 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> N
     file = tmp_path / "bad.toml"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match="as TOML"):
-        load(file, {})
+        load(file, recipe)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no configuration file .*gone\.toml"):
-        load(tmp_path / "gone.toml", {})
+        load(tmp_path / "gone.toml", recipe)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 import heroes
@@ -80,11 +81,52 @@ def test_data_that_does_not_fit_the_model_is_refused() -> None:
         heroes.run(heroes.recipes.digits(rounds=1), data=(flat, flat))
 
 
-def test_a_diverging_client_does_not_poison_the_model() -> None:
-    config = heroes.recipes.digits(rounds=2).changed({"training.learning_rate": 1e30, "training.clip": "none"})
-    run = heroes.run(config)
-    assert all(bool(torch.isfinite(t).all()) for t in run.state.tensors.values())
-    assert run.summary().missing
+def test_when_every_client_diverges_the_run_stops_with_a_reason_and_nothing_is_poisoned(tmp_path: Path) -> None:
+    config = heroes.recipes.digits(rounds=5).changed({"training.learning_rate": 1e30, "training.clip": "none"})
+    with pytest.raises(heroes.HeroesError, match=r"no update of the first round could be used; client \d+: "):
+        heroes.run(config, out=tmp_path)
+    (row,) = heroes.report.read_records(tmp_path).rows
+    assert len(row["missing"]) == 10
+    assert all(bool(torch.isfinite(t).all()) for t in load_file(tmp_path / "model.safetensors").values())
+
+
+@pytest.mark.parametrize("width", [0, 9, -1, "1"])
+def test_a_width_that_is_not_served_is_refused_with_the_choices(width: object) -> None:
+    run = heroes.run(heroes.recipes.digits(rounds=1))
+    with pytest.raises(heroes.HeroesError, match="heroes serves the widths 1, 2, 3, 4"):
+        run.model(width)  # type: ignore[arg-type]
+
+
+def test_wrong_kinds_of_arguments_are_refused_in_a_sentence() -> None:
+    config = heroes.recipes.digits(rounds=1)
+    train, test = heroes.data.load_digits()
+    with pytest.raises(heroes.HeroesError, match="config is a str"):
+        heroes.run("digits")  # type: ignore[arg-type]
+    for data in ([train, test], (train.inputs, train.targets)):
+        with pytest.raises(heroes.HeroesError, match="data is a"):
+            heroes.run(config, data=data)  # type: ignore[arg-type]
+    with pytest.raises(heroes.HeroesError, match="client 1 has no examples"):
+        heroes.FederatedData(train, test, heroes.Shares(np.arange(3), np.array([0, 3, 3])))
+    with pytest.raises(heroes.HeroesError, match="only 1438 training examples"):
+        heroes.FederatedData(train, test, heroes.Shares(np.array([0, 5000]), np.array([0, 1, 2])))
+
+
+def test_a_data_set_of_the_package_runs_as_own_data() -> None:
+    run = heroes.run(heroes.recipes.digits(rounds=1), data=heroes.data.load("digits"))
+    assert run.config.data.name == "own"
+
+
+def test_a_model_that_fails_in_any_way_is_told_so() -> None:
+    class Broken(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4 * width, 10)
+
+        def forward(self, _: torch.Tensor) -> torch.Tensor:
+            raise KeyError("lost")
+
+    with pytest.raises(heroes.HeroesError, match="'lost'"):
+        heroes.run(heroes.recipes.digits(rounds=1), model=Broken)
 
 
 def test_width_one_is_plain_averaging_of_a_composed_model() -> None:

@@ -42,14 +42,17 @@ def assemble(
     config: Config, model: Build | None = None, data: FederatedData | None = None, progress: Progress | None = None
 ) -> Federation:
     """Everything that takes part in the run that the configuration describes, with the user's own model or data in its place."""
+    fleet = Fleet(fleet_kind(config), config.federation.clients, config.seed)
+    device = torch_device(config.training.device)
+    if model is None:
+        named("model.name", config.model.name, MODELS)
     chosen = data or federated(config, dataset(config, progress))
     if len(chosen.shares) != config.federation.clients:
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
         )
     family = Family(model or model_build(config, chosen), config.model.max_width, config.model.rank_ratio)
-    fleet = Fleet(fleet_kind(config), config.federation.clients, config.seed)
-    trainer = Trainer(family, local_settings(config), torch_device(config.training.device))
+    trainer = Trainer(family, local_settings(config), device)
     with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
         costs, dense_flops = measure_costs(config, family, chosen.train)
     strategy = scheme(config, family, costs, dense_flops / fleet.fastest)
@@ -76,6 +79,7 @@ def named(key: str, name: str, choices: Mapping[str, T]) -> T:
 def dataset(config: Config, progress: Progress | None = None) -> Dataset:
     """The named data set, with the options that the configuration has for it."""
     named("data.name", config.data.name, DATASETS)
+    named("data.partition", config.data.partition, PARTITIONS)
     takes = {field.name for field in fields(DataOptions)}
     options = {key: value for key, value in config.data.model_dump().items() if key in takes}
     options |= {key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None}
@@ -100,14 +104,16 @@ def federated(config: Config, data: Dataset) -> FederatedData:
         owners=data.owners,
         device_of=Fleet(fleet_kind(config), clients, config.seed).device_of if name == "by_device" else None,
     )
-    return FederatedData(data.train, data.test, shares)
+    return FederatedData(data.train, data.test, shares, len(data.class_names) or None)
 
 
 def model_build(config: Config, data: FederatedData) -> Build:
-    """The named model with the options that it takes, for as many classes (and as large images) as the data has."""
+    """The named model with the options that it takes, for as many classes, channels and pixels as the data has."""
     build = named("model.name", config.model.name, MODELS)
     takes = inspect.signature(build).parameters
-    found = {"classes": int(max(data.train.targets.max(), data.test.targets.max())) + 1, "image": data.train.inputs.shape[-1]}
+    shown = int(max(data.train.targets.max(), data.test.targets.max())) + 1
+    shape = data.train.inputs.shape
+    found = {"classes": data.classes or shown, "image": shape[-1], "channels": shape[1] if len(shape) == 4 else 3}
     options = {key: value for key, value in (found | config.model.model_dump()).items() if key in takes and key != "name"}
     return partial(build, **options)
 
@@ -165,7 +171,7 @@ def measure_costs(config: Config, family: Family, train: Examples) -> tuple[Cost
         step = dense
         if composed and config.training.train_in == "factors":
             step = [step_flops(family.composed(width).module, inputs, targets) for width in widths]
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+    except Exception as error:  # the user's model can fail in any way
         shape = tuple(inputs.shape[1:])
         raise DataError(f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}): {error}") from error
     shapes = [(family.tensor_shapes(w) if composed else family.weight_shapes(w)).values() for w in widths]

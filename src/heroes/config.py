@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -360,18 +360,24 @@ def parse(tree: Mapping[str, Any]) -> Config:
         raise ConfigError("; ".join(_sentences(error.errors(), tree))) from None
 
 
-def load(path: Path, base: Mapping[str, Config]) -> Config:
-    """A configuration from a TOML file; keys it leaves out come from the base of its task."""
+def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str | None = None) -> Config:
+    """A configuration from a TOML file; what it leaves out comes from its task's recipe for its scheme, or for another."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"there is no configuration file {str(path)!r}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read {str(path)!r} as TOML: {error}") from None
-    task = tree.get("task", "digits")
-    if isinstance(task, str) and task in base:
-        return parse(_merged(base[task].model_dump(mode="python"), tree))
-    return parse(tree)
+    own = tree.get("strategy")
+    named = own.get("name") if isinstance(own, dict) else None
+    if strategy is not None and named not in (None, strategy):
+        del tree["strategy"]  # the file's settings are for another scheme
+    chosen = strategy or (named if named in SCHEMES else None)
+    try:
+        base = recipe(tree.get("task", "digits"), chosen)
+    except ConfigError:  # a task of the user's own
+        base = Config().with_strategy(chosen or "heroes")
+    return parse(_merged(base.model_dump(mode="python"), tree))
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -407,9 +413,15 @@ def keys(strategy: str = "heroes") -> Iterator[tuple[str, Any, str]]:
         default = getattr(defaults, name)
         if isinstance(default, _Section):
             for key, inner in type(default).model_fields.items():
-                yield f"{name}.{key}", getattr(default, key), inner.description or ""
+                yield f"{name}.{key}", getattr(default, key), (inner.description or "") + _choices(inner.annotation)
         else:
             yield name, default, field.description or ""
+
+
+def _choices(annotation: Any) -> str:
+    """The words or numbers a key may be, where it is not free."""
+    named = [choice for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal for choice in get_args(part)]
+    return f" ({' | '.join(map(str, named))})" if len(named) > 1 else ""
 
 
 def _toml(value: Any) -> str:
@@ -426,8 +438,6 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         inner = merged.get(key)
-        if isinstance(inner, dict) and isinstance(value, dict) and value.get("name", inner.get("name")) != inner.get("name"):
-            inner = {}  # another scheme, fleet, model: nothing of the old one fits
         merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
     return merged
 

@@ -35,7 +35,7 @@ class RunFolderError(HeroesError):
 
 
 class TrainingError(HeroesError):
-    """Training cannot go on, for example because every update of a round was refused."""
+    """Training cannot go on, for example because every update of the first round was refused."""
 
     exit_code = 1
 

@@ -36,7 +36,6 @@ from heroes.submodels import Cut, cut_out, overlay_mean
 
 LEVELS = {16: 32767, 8: 127, 4: 7, 2: 1}
 UP_BITS = (32, 16, 8, 4, 2)
-DOWN_BITS = (32, 16, 8)
 SHORTEST_ROW = 8  # values; below it the scale outweighs the row, and the tensor is one row
 
 Bytes = npt.NDArray[np.uint8]
@@ -109,17 +108,6 @@ def decode(packed: Packed) -> Tensor:
     return torch.from_numpy(table.astype(np.float32).reshape(packed.shape))
 
 
-def encode_with_feedback(difference: Tensor, residual: Tensor, bits: int, rng: Rounding = None) -> tuple[Packed, Tensor]:
-    """Pack the difference plus what earlier roundings left out, and say what this one leaves out.
-
-    Better without a generator: rounding to nearest always leaves less than there was; rounding at random can leave more, and
-    at 2 bits the residual of a long row grows to ten times its differences.
-    """
-    wanted = difference.detach().to("cpu", torch.float32) + residual
-    packed = encode(wanted, bits, rng)
-    return packed, wanted - decode(packed)
-
-
 def tensors_bytes(shapes: Iterable[tuple[int, ...]], bits: int) -> int:
     """Bytes on the wire of tensors of these shapes.
 
@@ -154,7 +142,11 @@ def pack_update(trained: Tensors, received: Tensors, bits: int, seed: int) -> Up
 
 
 def pack_with_feedback(trained: Tensors, received: Tensors, bits: int, residuals: Tensors) -> tuple[Upload, dict[str, Tensor]]:
-    """The same with error feedback, rounded to nearest: the upload, and the client's new residuals."""
+    """The same with error feedback: the upload, and the client's new residuals.
+
+    Rounded to nearest, which always leaves less than there was; at random it can leave more, and at 2 bits the residual of a long
+    row grows to ten times its differences.
+    """
     if bits == 32:
         return pack_tensors(trained, bits), {name: torch.zeros_like(residual) for name, residual in residuals.items()}
     wanted = {name: tensor.float() - received[name] + residuals[name] for name, tensor in trained.items()}

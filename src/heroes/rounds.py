@@ -10,6 +10,7 @@ import numpy as np
 
 from heroes import seeds
 from heroes.contracts import Clock, Engine, Strategy, Timing
+from heroes.errors import TrainingError
 from heroes.exchange import Feedback, pack_tensors, unpack_tensors
 from heroes.fleet.devices import Fleet
 from heroes.messages import Assignment, ClientRecord, Facts, Integers, Plan, RoundRecord, Score, ServerState, Task, Update
@@ -179,6 +180,9 @@ def run(
         yield state, entry
         if reason is not None:
             return
+        if entry.round == 1 and len(entry.missing) >= len(entry.clients):
+            first = entry.missing[0]
+            raise TrainingError(f"no update of the first round could be used; client {first.client}: {first.reason}")
 
 
 def _scored(f: Federation, state: ServerState[Any], entry: RoundRecord) -> RoundRecord:

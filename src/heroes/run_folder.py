@@ -23,13 +23,11 @@ class RunFolder:
 
     def __init__(self, path: Path, config_toml: str, *, overwrite: bool = False) -> None:
         self.path = path
-        taken = [name for name in FILES if (path / name).exists()] if path.is_dir() else []
-        if taken and not overwrite:
-            raise RunFolderError(f"{str(path)!r} already holds a run; choose another folder or say --overwrite")
+        refuse_taken(path, overwrite)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            for name in taken:
-                (path / name).unlink()
+            for name in FILES:
+                (path / name).unlink(missing_ok=True)
             (path / "config.toml").write_text(config_toml, encoding="utf-8")
             (path / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n", encoding="utf-8")
             self._records = (path / "records.jsonl").open("a", encoding="utf-8")
@@ -57,6 +55,12 @@ class RunFolder:
 
     def close(self) -> None:
         self._records.close()
+
+
+def refuse_taken(path: Path, overwrite: bool) -> None:
+    """An error if the folder already holds a run that is not to be replaced."""
+    if not overwrite and path.is_dir() and any((path / name).exists() for name in FILES):
+        raise RunFolderError(f"{str(path)!r} already holds a run; choose another folder or say --overwrite")
 
 
 def environment() -> dict[str, str | int | None]:

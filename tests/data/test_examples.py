@@ -60,3 +60,21 @@ def test_digits_are_split_once_and_for_all_with_a_fifth_of_every_class_for_testi
     in_train, in_test = (torch.bincount(part.targets, minlength=10) for part in (train, test))
     assert (in_test.double() / (in_train + in_test) - 0.2).abs().max() < 0.005
     assert (train.inputs.min().item(), train.inputs.max().item()) == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "said"),
+    [
+        ([[1.0]], [0], "torch tensors, not list and list"),
+        (torch.zeros(2, 3), torch.zeros(2, 2, dtype=torch.int64), "one class number per example"),
+        (torch.zeros(2, 3), torch.tensor([0, -1]), "class numbers from 0, not -1"),
+    ],
+)
+def test_examples_of_the_wrong_kind_are_refused(inputs, targets, said):
+    with pytest.raises(DataError, match=said):
+        Examples(inputs, targets)
+
+
+def test_a_dataset_whose_items_are_not_pairs_is_refused():
+    with pytest.raises(DataError, match="pairs of an input and a class"):
+        from_dataset([{"x": 1, "y": 2, "z": 3}])

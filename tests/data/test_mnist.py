@@ -61,7 +61,7 @@ def test_a_file_that_claims_to_be_huge_takes_no_memory(tmp_path, packed, shape):
         (b"\x00\x00\x08\x01\x00\x00", "within the header"),
         (huge(3) + b"xx", "holds 2 bytes of 3"),
         (huge(1) + b"xx", "goes on after the 1"),
-        (gzip.compress(huge(3) + b"xxx")[:-9], "end-of-stream"),
+        (gzip.compress(huge(3) + b"xxx", mtime=0)[:-9], "end-of-stream"),
         (b"\x1f\x8bnot gzip", "not the idx file"),
     ],
 )

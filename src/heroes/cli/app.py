@@ -33,6 +33,10 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except OSError as error:
+        where = f" {error.filename!r}" if error.filename else ""
+        err_console.print(f"error: cannot read or write{where}: {error.strerror}", style="red", markup=False, soft_wrap=True)
+        sys.exit(2)
     except HeroesError as error:
         err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(error.exit_code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
 from heroes.config import SCHEMES, Config, EngineConfig, parse, to_toml
-from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError
+from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError, did_you_mean
 from heroes.report import (
     Comparison,
     compare,
@@ -106,13 +105,19 @@ def compare_command(
 def _jobs(
     task: str, strategies: str, seeds: str, settings: list[str] | None, named: Mapping[str, object], out: Path | None
 ) -> Iterator[Job]:
-    for seed in seeds.split(","):
-        for strategy in strategies.split(","):
+    for seed in dict.fromkeys(part.strip() for part in seeds.split(",")):
+        for strategy in dict.fromkeys(part.strip() for part in strategies.split(",")):
             config = options.configuration(
-                task, strategy.strip(), settings, {**named, "seed": int(_number(seed, "--seeds", whole=True))}
+                task, _scheme(strategy), settings, {**named, "seed": int(_number(seed, "--seeds", whole=True))}
             )
             folder = out or Path("runs") / f"compare-{config.task}"
             yield Job(config, folder / f"{config.strategy.name}-{config.seed}")
+
+
+def _scheme(name: str) -> str:
+    if name not in SCHEMES:
+        raise ConfigError(f"--strategies has {name!r}: {did_you_mean(name, SCHEMES)}")
+    return name
 
 
 def _number(text: str, option: str, whole: bool = False) -> float:
@@ -139,17 +144,19 @@ def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> Non
 
 def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
     """Each run as `heroes run` in a process of its own; an interrupt reaches them all."""
+    from heroes.engines.processes import cores
 
-    def work(job: Job) -> str | None:
+    def work(job: Job) -> tuple[int, str] | None:
         job.folder.mkdir(parents=True, exist_ok=True)
         (job.folder / "planned.toml").write_text(to_toml(job.config), encoding="utf-8")
         command = [sys.executable, "-m", "heroes.cli", "run", str(job.folder / "planned.toml")]
         command += ["--out", str(job.folder), "--overwrite", "--quiet", "--json"]
-        command += [] if job.config.engine.workers else ["--set", f"engine.workers={max(1, (os.cpu_count() or 1) // jobs)}"]
+        command += [] if job.config.engine.workers else ["--set", f"engine.workers={max(1, cores() // jobs)}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         (job.folder / "planned.toml").unlink(missing_ok=True)
         if done.returncode != 0:
-            return f"{job.name}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}"
+            last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+            return done.returncode, last.removeprefix("error: ")
         if not quiet:
             accuracy = json.loads(done.stdout)["accuracy"]
             err_console.print(f"{job.name}: done, accuracy {100 * accuracy:.2f} %", markup=False)
@@ -158,9 +165,10 @@ def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
     if not quiet:
         err_console.print(f"{len(todo)} runs, {jobs} at a time")
     with ThreadPoolExecutor(jobs) as pool:
-        failed = [text for text in pool.map(work, todo) if text is not None]
+        failed = [answer for answer in pool.map(work, todo) if answer is not None]
     if failed:
-        raise TrainingError("; ".join(failed))
+        mistake = all(code == ConfigError.exit_code for code, _ in failed)
+        raise (ConfigError if mistake else TrainingError)("; ".join(dict.fromkeys(text for _, text in failed)))
 
 
 def _tell(found: Comparison, as_json: bool) -> None:

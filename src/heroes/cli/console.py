@@ -136,7 +136,10 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching
                 bar.update(job, completed=record.round, line=_line(record))
 
             def prepare(what: str, done: int, of: int | None) -> None:
-                bar.update(job, line=f"{what} {100 * done // of} %" if of else what)
+                if of:
+                    bar.update(job, line=f"{what} {100 * done // of} %")
+                else:
+                    bar.console.print(what, markup=False)
 
             yield Watching(show, prepare)
     else:

@@ -10,7 +10,7 @@ import typer
 
 from heroes.cli import options
 from heroes.cli.app import app
-from heroes.cli.console import note, out_console, print_table, status, work_in_progress
+from heroes.cli.console import out_console, print_table, status, work_in_progress
 from heroes.errors import DataError
 from heroes.report import Table, save_figure
 from heroes.report.summary import MEGABYTE
@@ -31,10 +31,13 @@ def get_command(
     quiet: options.Quiet = False,
 ) -> None:
     """Download a data set, or take it from a file or folder of yours."""
-    from heroes.data import get
+    from heroes.data import get, verify
 
     with work_in_progress(quiet) as progress:
         folder = get(name, directory, source, progress)
+        verdict = verify(name, directory, progress=progress) if source is None else None
+    if verdict is not None and verdict.state != "ok":
+        raise DataError(f"{name} was downloaded but is not what it should be: {verdict.detail}")
     out_console.print(str(folder), markup=False, soft_wrap=True)
 
 
@@ -52,15 +55,24 @@ def list_data_command(directory: Directory = None) -> None:
 
 
 @data_app.command("verify")
-def verify_command(name: Name, directory: Directory = None, quiet: options.Quiet = False) -> None:
+def verify_command(
+    name: Annotated[str | None, typer.Argument(help="The data set; by default all that are here.")] = None,
+    directory: Directory = None,
+    quiet: options.Quiet = False,
+) -> None:
     """Read a data set from end to end and check its content against the official one."""
-    from heroes.data import verify
+    from heroes.data import listed, verify
 
+    names = [name] if name else [entry.name for entry in listed(directory) if entry.present]
+    if not names:
+        raise DataError("there is no data set to verify; `heroes data list` shows where they are looked for")
     with work_in_progress(quiet) as progress:
-        verdict = verify(name, directory, progress=progress)
-    if verdict.state in ("missing", "broken"):
-        raise DataError(f"{name}: {verdict.detail}")
-    out_console.print(f"{name}: {verdict.detail}", markup=False, soft_wrap=True)
+        verdicts = [verify(one, directory, progress=progress) for one in names]
+    for verdict in verdicts:
+        out_console.print(f"{verdict.name}: {verdict.state}; {verdict.detail}", markup=False, soft_wrap=True)
+    bad = [verdict for verdict in verdicts if verdict.state in ("missing", "broken")]
+    if bad:
+        raise DataError("; ".join(f"{verdict.name} is {verdict.state}: {verdict.detail}" for verdict in bad))
 
 
 @data_app.command("plot")
@@ -77,8 +89,6 @@ def plot_command(
     config = options.configuration(task, None, settings, {})
     with work_in_progress(quiet) as progress:
         found = dataset(config, progress)
-    for reason in found.skipped:
-        note(f"left out: {reason}")
     with status("drawing", quiet):
         shared = federated(config, found)
         labels = shared.train.targets.numpy()

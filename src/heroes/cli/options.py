@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from heroes.config import Config, load, parse_setting
-from heroes.recipes import TASKS, recipe
+from heroes.recipes import recipe
 
 Task = Annotated[str, typer.Argument(help="A task (see `heroes list`) or the path of a TOML file.")]
 Engine = Annotated[str | None, typer.Option(help="How tasks reach clients.")]
@@ -24,11 +24,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON o
 
 def configuration(task: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]) -> Config:
     """What a user means by a task's name or a file's path, a scheme, `--set` and options with names of their own."""
-    path = Path(task)
-    if path.suffix == ".toml" or path.is_file():
-        config = load(path, {name: make() for name, make in TASKS.items()})
-        config = config if strategy is None else config.with_strategy(strategy)
-    else:
-        config = recipe(task, strategy)
     given = dict(parse_setting(text) for text in settings or [])
+    strategy = strategy or given.pop("strategy.name", None)
+    path = Path(task)
+    config = load(path, recipe, strategy) if path.suffix == ".toml" or path.is_file() else recipe(task, strategy)
     return config.changed(given | {key: value for key, value in named.items() if value is not None})

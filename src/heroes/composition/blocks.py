@@ -17,7 +17,6 @@ import numpy as np
 
 from heroes.messages import Integers, Selection
 
-CHOICES = ("grid", "free", "nested")
 _ALL_SUBSETS_UP_TO = 8  # wider grids choose their groups greedily
 
 

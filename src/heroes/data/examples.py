@@ -32,12 +32,19 @@ class Examples:
     transform: Transform | None = None
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.inputs, Tensor) and isinstance(self.targets, Tensor)):
+            kinds = f"{type(self.inputs).__name__} and {type(self.targets).__name__}"
+            raise DataError(f"inputs and targets must be torch tensors, not {kinds}; torch.as_tensor makes them")
         if len(self.inputs) != len(self.targets):
             raise DataError(f"there are {len(self.inputs)} inputs but {len(self.targets)} targets; each input needs one target")
         if len(self.inputs) == 0:
             raise DataError("there are no examples; at least one is needed")
         if self.targets.dtype.is_floating_point:
             raise DataError(f"targets must be whole class numbers (torch.int64), not {self.targets.dtype}")
+        if self.targets.dim() != 1:
+            raise DataError(f"targets must be one class number per example, not of shape {tuple(self.targets.shape)}")
+        if int(self.targets.min()) < 0:
+            raise DataError(f"targets must be class numbers from 0, not {int(self.targets.min())}")
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -80,6 +87,15 @@ class FederatedData:
     train: Examples
     test: Examples
     shares: Shares
+    classes: int | None = None  # how many there are; None: as many as the labels show
+
+    def __post_init__(self) -> None:
+        sizes = np.diff(self.shares.starts)
+        if (sizes < 1).any():
+            raise DataError(f"client {int(np.argmin(sizes))} has no examples; every client needs at least one")
+        order = self.shares.order
+        if order.min() < 0 or order.max() >= len(self.train):
+            raise DataError(f"the shares name example {order.max()}, but there are only {len(self.train)} training examples")
 
 
 def from_dataset(dataset: Dataset[Any]) -> Examples:
@@ -88,5 +104,9 @@ def from_dataset(dataset: Dataset[Any]) -> Examples:
     pairs = [dataset[i] for i in range(length)]
     if not pairs:
         raise DataError("the dataset is empty; at least one example is needed")
-    inputs = torch.stack([torch.as_tensor(x) for x, _ in pairs])
-    return Examples(inputs, torch.tensor([int(y) for _, y in pairs]))
+    try:
+        inputs = torch.stack([torch.as_tensor(x) for x, _ in pairs])
+        targets = torch.tensor([int(y) for _, y in pairs])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"the dataset's items must be pairs of an input and a class, all inputs of one shape: {error}") from None
+    return Examples(inputs, targets)

@@ -148,7 +148,7 @@ def _normal_cdf(values: Floats) -> Floats:
 def read_fleet(path: Path) -> FleetKind:
     """A fleet from a CSV file with the columns device, gflops and, as wanted, share, upload_mbps, download_mbps."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read the fleet {str(path)!r}: {error}") from None

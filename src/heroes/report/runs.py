@@ -12,7 +12,12 @@ from typing import Any
 from heroes.errors import RunFolderError
 from heroes.report.records import Row, read_config, read_records
 
-IRRELEVANT = ("seed", "training.device")  # do not make two runs different, nor does anything about the engine
+IRRELEVANT = (
+    "seed",
+    "training.device",
+    "data.directory",
+    "data.source",
+)  # and the engine: no difference
 WORLD = ("data.", "fleet.", "federation.clients", "federation.cohort", "model.name")  # what schemes must share to be compared
 Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
 
