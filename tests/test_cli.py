@@ -95,7 +95,8 @@ def test_version_and_help_and_lists() -> None:
     assert "training.momentum" in heroes("list", "config").stdout
 
 
-def test_ctrl_c_exits_130_and_keeps_the_rounds_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_exits_130_and_keeps_the_rounds_done(tmp_path: Path, how: signal.Signals) -> None:
     folder = tmp_path / "r"
     process = subprocess.Popen(
         [*HEROES, "run", "digits", "--rounds", "500", "--out", str(folder)],
@@ -108,7 +109,7 @@ def test_ctrl_c_exits_130_and_keeps_the_rounds_done(tmp_path: Path) -> None:
     while not (records.exists() and records.read_text().count("\n") >= 2):
         assert time.monotonic() < deadline, "no round was written"
         time.sleep(0.1)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, how)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in said

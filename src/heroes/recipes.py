@@ -55,7 +55,10 @@ def shakespeare(*, rounds: int = 300, seed: int = 0) -> Config:
             "model.rank_ratio": 0.5,
             "training.learning_rate": 0.02,
             "training.clip": 1.0,
-            "strategy.pace": "constant",  # uploads take longer than steps: fewer steps a round would waste them
+            "strategy.pace": "constant",  # uploads take longer than steps: fewer steps a round would waste them,
+            "strategy.tau_min": 10,
+            "exchange.up_bits": 8,  # and in 32 bits wide slices on slow links had no time to train at all
+            "exchange.down_bits": 8,
             "evaluation.every": 5,
         }
     )

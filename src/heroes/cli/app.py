@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except (click.exceptions.Abort, KeyboardInterrupt):
