@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from heroes.errors import ModelError
-from heroes.models import digits_cnn
+from heroes.models import cnn, digits_cnn
 from heroes.models.family import Family
 from heroes.models.layers import stacked
 
@@ -26,10 +26,10 @@ def test_initial_tensors_repeat_from_the_seed_and_leave_torchs_generator_alone()
 
 
 def test_initial_tensors_have_the_full_width_shapes_and_he_variance() -> None:
-    family = Family(lambda w: digits_cnn.build(w, channels=16), 4)
+    family = Family(cnn.build, 4)
     tensors = family.initial(0)
     assert {n: tuple(t.shape) for n, t in tensors.items()} == family.tensor_shapes(4)
-    weight = family.plain_weights(tensors)["3.weight"]
+    weight = family.plain_weights(tensors)["4.weight"]
     assert weight.shape == (128, 64, 3, 3)
     assert weight.var().item() == pytest.approx(2 / (9 * 64), rel=0.05)
 
