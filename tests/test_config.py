@@ -160,7 +160,7 @@ def test_a_file_that_names_another_scheme_leaves_the_recipes_settings_behind(tmp
     file.write_text('task = "cifar10"\n')
     assert load(file, recipe, "fedavg").strategy.model_dump()["tau"] == 20  # as the recipe has it for this scheme
     file.write_text('task = "digits"\n[strategy]\nname = "adp"\n')
-    assert load(file, recipe).federation.rounds == 160
+    assert load(file, recipe).federation.rounds == 120
     assert load(file, recipe, "heroes").strategy.name == "heroes"
 
 
