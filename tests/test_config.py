@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.config import SCHEMES, Config, keys, load, parse, parse_setting, to_toml
+from heroes.config import Config, keys, load, parse, parse_setting, to_toml
 from heroes.errors import ConfigError
 from heroes.recipes import recipe
+from heroes.sections import SCHEMES
 
 WRONG = {
     "task": [3],

@@ -5,8 +5,9 @@ import tomllib
 import pytest
 
 from heroes import recipes
-from heroes.config import SCHEMES, parse, to_toml
+from heroes.config import parse, to_toml
 from heroes.errors import ConfigError
+from heroes.sections import SCHEMES
 
 
 @pytest.mark.parametrize("task", recipes.TASKS)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from heroes.config import SCHEMES, keys
+from heroes.config import keys
+from heroes.sections import SCHEMES
 
 Key = tuple[str, Any, str]
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from heroes import seeds
-from heroes.config import AdpConfig, Config, FedAvgConfig, FlancConfig, HeroesConfig, HeteroFLConfig
+from heroes.config import Config
 from heroes.contracts import Engine, Strategy
 from heroes.data import DATASETS, PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
 from heroes.engines.in_process import InProcessEngine
@@ -28,6 +28,7 @@ from heroes.models.family import Build, Family
 from heroes.pacing import Limits
 from heroes.rounds import Federation, Stop
 from heroes.schedule import LearningRate
+from heroes.sections import AdpConfig, FedAvgConfig, FlancConfig, HeroesConfig, HeteroFLConfig
 from heroes.strategies.adp import Adp
 from heroes.strategies.fedavg import FedAvg
 from heroes.strategies.flanc import Flanc

@@ -16,7 +16,7 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
-from heroes.config import SCHEMES, Config, EngineConfig, parse, to_toml
+from heroes.config import Config, parse, to_toml
 from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError, did_you_mean
 from heroes.report import (
     Comparison,
@@ -28,6 +28,7 @@ from heroes.report import (
     save_figure,
     write_page,
 )
+from heroes.sections import SCHEMES, EngineConfig
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import note, out_console, print_pairs, print_summary
-from heroes.config import SCHEMES, EngineConfig, keys
+from heroes.config import keys
 from heroes.errors import ConfigError, did_you_mean
 from heroes.recipes import TASKS
 from heroes.report import Summary, read_config, read_records
+from heroes.sections import SCHEMES, EngineConfig
 
 
 @app.command("list")

@@ -1,0 +1,302 @@
+"""The sections of a configuration: every key, its default, its range and what it means. The one place for defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=1)]
+Range = tuple[Positive, Positive]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_a_word(cls, tree: Any) -> Any:
+        """TOML has no null: the word "none" unsets a key that may be unset. TOML's lists are our pairs."""
+        if not isinstance(tree, Mapping):
+            return tree
+        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+        plain = {key: None if value == "none" and key in optional else value for key, value in tree.items()}
+        return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+
+
+class FederationConfig(Section):
+    """Who takes part, and when it is over: whichever limit comes first."""
+
+    clients: Whole = 40
+    """number of clients"""
+    cohort: Whole = 10
+    """clients that take part in each round"""
+    rounds: Whole = 40
+    """stop after this many rounds"""
+    time_budget: Positive | None = None
+    """stop after this many virtual seconds"""
+    traffic_budget: Positive | None = None
+    """stop after this many megabytes, both ways"""
+    target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
+    """stop when the complete model reaches this test accuracy (0 to 1)"""
+    target_loss: Positive | None = None
+    """stop when the clients' mean training loss falls to this"""
+
+    @model_validator(mode="after")
+    def _cohort_fits(self) -> Self:
+        if self.cohort > self.clients:
+            raise ValueError(
+                f"cohort is {self.cohort} but there are only {self.clients} clients; use a cohort of at most {self.clients}"
+            )
+        return self
+
+
+class DataConfig(Section):
+    """What the clients learn from."""
+
+    name: str = "digits"
+    """the data set"""
+    partition: str = "gamma"
+    """how examples are shared out over clients"""
+    gamma: Annotated[float, Field(ge=0, le=100)] = 40.0
+    """for partition gamma: percent of a client's examples that come from its main class"""
+    alpha: Positive = 0.5
+    """for partition dirichlet: concentration; smaller is less even"""
+    phi: Annotated[int, Field(ge=0)] = 40
+    """for partition missing: how many classes each client lacks"""
+    directory: str | None = None
+    """where data sets lie, one folder each; none is $HEROES_DATA, else the user's data folder"""
+    source: str | None = None
+    """the file or folder of this data set, when it does not lie in the directory"""
+    augment: bool = True
+    """cifar10, imagenet100: flip and crop training images"""
+    size: Annotated[int, Field(ge=8, le=1024)] = 144
+    """imagenet100: images are resized to size x size"""
+    classes: tuple[str, ...] = ()
+    """imagenet100: the class folders to take; an empty list is the first 100 by name"""
+    writers: str | None = None
+    """mnist: an .npz file with the writer of every training digit, for partition natural"""
+    minimum_windows: Whole = 1
+    """shakespeare: roles with fewer windows are left out"""
+    roles: Whole | None = None
+    """shakespeare: keep this many roles, drawn by the seed"""
+    test_limit: Whole | None = None
+    """test on this many examples, drawn by the seed"""
+
+
+class ModelConfig(Section):
+    """What is trained."""
+
+    name: str = "digits_cnn"
+    """the model"""
+    max_width: Annotated[int, Field(ge=1, le=64)] = 4
+    """P: the width of the complete model; 1 means that every client trains all of it"""
+    rank_ratio: Positive = 1.0
+    """rank of a basis, relative to the layer's outputs at width 1"""
+    norm: Literal["group", "none"] = "group"
+    """normalisation: one group per channel group, or none"""
+    small_images: bool = False
+    """resnet18: a 3x3 stem without pooling, for images below about 100 pixels"""
+    cell: Literal["rnn", "lstm", "gru"] = "rnn"
+    """char_rnn: the recurrent layer"""
+
+
+class TrainingConfig(Section):
+    """How clients train."""
+
+    batch_size: Whole = 16
+    """examples in a mini-batch"""
+    learning_rate: Positive = 0.1
+    """step size of the first round"""
+    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """factor on the step size after every round"""
+    learning_rate_floor: NotNegative = 0.0
+    """the step size never falls below this"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """of SGD; starts from zero in every round"""
+    weight_decay: NotNegative = 0.0
+    """L2 penalty of SGD"""
+    clip: Positive | None = 2.0
+    """largest norm of a gradient; "none" for no limit"""
+    regulariser: NotNegative = 0.0
+    """weight of the orthogonality penalty on every basis"""
+    train_in: Literal["factors", "weights"] = "factors"
+    """what SGD moves: basis and coefficient, or the composed weights, decomposed afterwards"""
+    probes: Annotated[int, Field(ge=0, le=64)] = 2
+    """batches on which clients estimate L, sigma^2 and G^2, twice a round; 0 for no estimates, else at least 2"""
+    probe_every: Whole = 5
+    """rounds from one estimate to the next; the clock charges for each"""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """where tensors live while training"""
+
+    @model_validator(mode="after")
+    def _variance_needs_two(self) -> Self:
+        if self.probes == 1:
+            raise ValueError("probes is 1 but a variance needs at least 2 batches; use 0 (no estimates) or 2 and more")
+        return self
+
+
+class HeroesConfig(Section):
+    """The scheme: Heroes and its ablations."""
+
+    name: Literal["heroes"] = "heroes"
+    """the scheme"""
+    blocks: Literal["grid", "free", "nested"] = "grid"
+    """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the leading ones"""
+    adaptive_tau: bool = True
+    """whether clients get as many steps as let all finish together; if not, all do tau_first"""
+    pace: Literal["calibrated", "bound", "constant"] = "calibrated"
+    """the step count aimed at: the bound's formula scaled so that it starts at tau_first; the literal formula; or tau_first"""
+    deadline: Literal["mean", "fastest"] = "mean"
+    """the length of a round: the average client does tau* steps, or the fastest client sets it"""
+    tau_first: Whole = 10
+    """local steps of everyone in the first round"""
+    tau_min: Whole = 2
+    """fewest local steps"""
+    tau_max: Whole = 50
+    """most local steps"""
+    rho: NotNegative | Literal["auto"] = "auto"
+    """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    threshold: Positive | None = None
+    """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
+
+    @model_validator(mode="after")
+    def _tau_in_order(self) -> Self:
+        if not self.tau_min <= self.tau_first <= self.tau_max:
+            raise ValueError(
+                f"tau_min, tau_first, tau_max are {self.tau_min}, {self.tau_first}, {self.tau_max}; "
+                "they must not decrease in this order"
+            )
+        return self
+
+
+class FedAvgConfig(Section):
+    """The scheme: federated averaging of the dense model."""
+
+    name: Literal["fedavg"] = "fedavg"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+
+
+class AdpConfig(Section):
+    """The scheme: the dense model with one tau for all, adapted to the time budget."""
+
+    name: Literal["adp"] = "adp"
+    """the scheme"""
+    tau_first: Whole = 1
+    """local steps of everyone in the first round"""
+    tau_max: Whole = 100
+    """most local steps"""
+    phi: Positive = 5e-5
+    """the control parameter of the search: smaller values count drift between clients for more"""
+
+    @model_validator(mode="after")
+    def _tau_in_order(self) -> Self:
+        if self.tau_first > self.tau_max:
+            raise ValueError(f"tau_first is {self.tau_first} but tau_max is {self.tau_max}; tau_first must not be larger")
+        return self
+
+
+class HeteroFLConfig(Section):
+    """The scheme: the leading channels of the dense model, as many as a device affords."""
+
+    name: Literal["heterofl"] = "heterofl"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    scaler: bool = False
+    """divide hidden activations by the width's share of the full width, in training"""
+    mask_absent_labels: bool = False
+    """set the scores of classes that a client does not hold to zero, in training"""
+    label_split: bool = False
+    """average a row of the classifier only over clients that hold its class"""
+
+
+class FlancConfig(Section):
+    """The scheme: a shared basis, and a separate coefficient for every width."""
+
+    name: Literal["flanc"] = "flanc"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    regulariser: NotNegative = 0.1
+    """weight of the orthogonality penalty on every basis"""
+
+
+SCHEMES: dict[str, type[HeroesConfig | FedAvgConfig | AdpConfig | HeteroFLConfig | FlancConfig]] = {
+    "heroes": HeroesConfig,
+    "fedavg": FedAvgConfig,
+    "adp": AdpConfig,
+    "heterofl": HeteroFLConfig,
+    "flanc": FlancConfig,
+}
+
+
+class ExchangeConfig(Section):
+    """How tensors travel, for any scheme."""
+
+    up_bits: Literal[32, 16, 8, 4, 2] = 32
+    """bits of a value on its way up; below 32 differences travel, rounded at random so that the mean is right"""
+    down_bits: Literal[32, 16, 8] = 32
+    """bits of a value on its way down, rounded to nearest"""
+    error_feedback: bool = False
+    """whether a client adds what rounding left out to what it sends next, rounded to nearest"""
+
+
+class FleetConfig(Section):
+    """The pretend world: devices and links."""
+
+    name: str = "boards"
+    """the kind of fleet"""
+    upload: Range | None = None
+    """range of upload speeds in Mb/s, instead of the fleet's own"""
+    download: Range | None = None
+    """range of download speeds in Mb/s, instead of the fleet's own"""
+    jitter: Annotated[float, Field(ge=0, le=0.5)] | None = None
+    """relative deviation of step times, instead of the fleet's own"""
+    csv: str | None = None
+    """a file with a fleet of your own: columns device, gflops and, as wanted, share, upload_mbps, download_mbps"""
+    count_download: bool = True
+    """whether the clock counts downloads"""
+
+    @model_validator(mode="after")
+    def _ranges_in_order(self) -> Self:
+        for name in ("upload", "download"):
+            pair = getattr(self, name)
+            if pair is not None and pair[0] > pair[1]:
+                raise ValueError(f"{name} is {list(pair)}; the first number must not be larger than the second")
+        return self
+
+
+class EvaluationConfig(Section):
+    """When and how the model is tested."""
+
+    every: Whole = 1
+    """test the complete model every so many rounds"""
+    batch_size: Whole = 500
+    """examples at a time"""
+    every_width: bool = True
+    """at the end, also test every narrower width"""
+
+
+class EngineConfig(Section):
+    """How tasks reach clients."""
+
+    name: Literal["processes", "in_process"] = "processes"
+    """processes: clients at the same time in worker processes; in_process: one after the other; the results are the same bits"""
+    workers: Annotated[int, Field(ge=0)] = 0
+    """processes: how many workers; 0 is one for each core"""
+    start: Literal["auto", "fork", "spawn"] = "auto"
+    """processes: how workers start; spawn needs an importable model; auto is fork on Linux when training on the CPU"""
+    task_seconds: Positive = 600.0
+    """processes: a client that takes longer than these real seconds is given up, and its worker replaced"""
