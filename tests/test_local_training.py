@@ -10,10 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from heroes.composition.blocks import grid_selection
 from heroes.data import Examples
 from heroes.local_training import LocalSettings, Trainer, draw_batches, own_randomness
 from heroes.messages import Selection, Task
+from heroes.models.digits_cnn import build as build_digits
 from heroes.models.family import Family
+from heroes.models.layers import ComposedConv2d
+from heroes.models.paths import COMPOSE
+from heroes.submodels import cut_out
 
 EVERYONE = np.arange(30)
 BASIS, COEFFICIENT = "2.weight.basis", "2.weight.coefficient"
@@ -73,6 +78,31 @@ def test_steps_on_the_factors_equal_descent_written_by_hand(family, examples, tr
         torch.testing.assert_close(update.tensors[name], value.detach(), rtol=1e-4, atol=1e-6)
     assert update.estimates.loss == pytest.approx(np.mean(losses), rel=1e-5)
     assert (update.client, update.round, update.samples) == (3, 8, 30)
+
+
+@pytest.mark.parametrize("kind", ["dense", "factors"])
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_steps_equal_torchs_own_optimiser_on_a_convolutional_network(world, kind, width):
+    """The reference has no tricks: the default memory layout, weights composed by definition, a plain SGD object."""
+    family = Family(build_digits, 4)
+    examples = Examples(torch.randn(30, 1, 8, 8), torch.arange(30) % 10)
+    sent = cut_out(family.initial(1), family.cut(grid_selection(tuple(range(width)), 4)))
+    sent = dict(family.plain_weights(sent)) if kind == "dense" else sent
+    reference = family.dense(width) if kind == "dense" else family.composed(width)
+    reference.load(sent)
+    for layer in reference.module.modules():
+        if isinstance(layer, ComposedConv2d):
+            layer.given_path = COMPOSE
+    optimiser = torch.optim.SGD(reference.parameters.values(), 0.05, 0.9, weight_decay=0.01)
+    for _ in range(3):
+        optimiser.zero_grad()
+        F.cross_entropy(reference.module(examples.inputs), examples.targets).backward()
+        optimiser.step()
+    settings = LocalSettings(batch_size=30, momentum=0.9, weight_decay=0.01, probes=0, train_in=kind)
+    assignment = world.assignment(3, selection=grid_selection(tuple(range(width)), 4), tau=3, learning_rate=0.05)
+    update = Trainer(family, settings).train(Task(assignment, sent, 5), examples, EVERYONE)
+    for name, value in reference.parameters.items():
+        torch.testing.assert_close(update.tensors[name], value.detach(), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("train_in", ["factors", "weights"])

@@ -26,7 +26,7 @@ def tally(model: LocalModel, examples: Examples, chunk: int, batch_size: int, de
     model.module.eval()
     start = chunk * batch_size
     inputs, targets = examples.batch(np.arange(start, min(start + batch_size, len(examples))), device)
-    scores = model.module(inputs)
+    scores = model(inputs)
     losses = F.cross_entropy(scores, targets, reduction="none")
     return int((scores.argmax(dim=1) == targets).sum()), targets.numel(), float(losses.to("cpu", torch.float64).sum())
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim.sgd import sgd
 
 from heroes import seeds
 from heroes.composition.compose import orthogonality
@@ -132,24 +133,41 @@ class Trainer:
         model.load(task.tensors if factors else self.family.plain_weights(task.tensors))
         model.module.train()
         parameters = [p for p in model.parameters.values() if p.requires_grad]
-        optimiser = torch.optim.SGD(
-            parameters, assignment.learning_rate, settings.momentum, weight_decay=settings.weight_decay, foreach=True
-        )
+        momenta: list[Tensor | None] = [torch.zeros_like(p) for p in parameters]
         total = torch.zeros((), device=self.device)
         for inputs, targets in batches:
-            optimiser.zero_grad(set_to_none=True)
             loss = F.cross_entropy(self._scores(model, inputs, labels), targets)
             total += loss.detach()
             if settings.regulariser:
                 loss = loss + settings.regulariser * sum(orthogonality(basis) for basis in model.bases)
             loss.backward()
-            if settings.clip is not None:
-                nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
-            optimiser.step()
+            self._step(parameters, momenta, assignment.learning_rate)
         return float(total) / assignment.tau, model.read()
 
+    def _step(self, parameters: list[nn.Parameter], momenta: list[Tensor | None], learning_rate: float) -> None:
+        """One step of SGD in a single call: torch's optimiser object does the same with more Python around it."""
+        settings = self.settings
+        if settings.clip is not None:
+            nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
+        reached = [n for n, p in enumerate(parameters) if p.grad is not None]
+        with torch.no_grad():
+            sgd(
+                [parameters[n] for n in reached],
+                [p.grad for p in parameters if p.grad is not None],
+                [momenta[n] for n in reached],
+                fused=self.device.type in ("cpu", "cuda"),
+                weight_decay=settings.weight_decay,
+                momentum=settings.momentum,
+                lr=learning_rate,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
+        for parameter in parameters:
+            parameter.grad = None
+
     def _scores(self, model: LocalModel, inputs: Tensor, labels: tuple[int, ...]) -> Tensor:
-        scores: Tensor = model.module(inputs)
+        scores = model(inputs)
         if not self.settings.mask_absent_labels:
             return scores
         held = torch.zeros(scores.shape[1], device=scores.device)

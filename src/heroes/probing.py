@@ -37,7 +37,7 @@ def probe(model: LocalModel, weights: Mapping[str, Tensor], batches: Sequence[Ba
     parameters = [p for p in model.parameters.values() if p.requires_grad]
     losses, rows = [], []
     for inputs, targets in batches:
-        loss = F.cross_entropy(model.module(inputs), targets)
+        loss = F.cross_entropy(model(inputs), targets)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         flat = [torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)]
         rows.append(torch.cat([g.reshape(-1) for g in flat]).double().cpu())

@@ -10,7 +10,8 @@ from heroes.composition.compose import Layout
 from heroes.fleet.costs import step_flops
 from heroes.models import digits_cnn
 from heroes.models.family import Family
-from heroes.models.layers import COMPOSE, FACTORED, ComposedConv2d, ComposedLinear
+from heroes.models.layers import ComposedConv2d, ComposedLinear
+from heroes.models.paths import COLUMNS, COMPOSE, FACTORED, Work, quickest
 
 BATCH = 7
 
@@ -86,16 +87,19 @@ def test_the_factored_convolution_has_the_promised_share_of_the_dense_flops_at_f
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_the_path_chosen_is_the_one_with_fewer_counted_flops(width: int) -> None:
+def test_the_flops_counted_are_those_of_the_path_taken(width: int) -> None:
+    layout = Layout(4, 4, (3, 3))
     chosen = ComposedConv2d(
         nn.Conv2d(4 * width, 4 * width, 3, padding=1),
-        Layout(4, 4, (3, 3)),
+        layout,
         nn.Parameter(torch.randn(36, 4)),
         nn.Parameter(torch.randn(width**2, 4, 4)),
     )
-    both = {path: flops(composed_conv(path, width), 4 * width, 6, 6, input_gradient=True) for path in (COMPOSE, FACTORED)}
-    assert flops(chosen, 4 * width, 6, 6, input_gradient=True) == min(both.values())
-    assert both[COMPOSE] != both[FACTORED]
+    paths = (COMPOSE, FACTORED, COLUMNS)
+    counted = {path: flops(composed_conv(path, width), 4 * width, 6, 6, input_gradient=True) for path in paths}
+    taken = quickest(Work(layout, 4, width, BATCH * 36, BATCH * 36))
+    assert flops(chosen, 4 * width, 6, 6, input_gradient=True) == counted[taken]
+    assert counted[COMPOSE] != counted[FACTORED] == counted[COLUMNS]
 
 
 def test_a_composed_linear_layer_costs_basis_and_mixing_on_the_factored_path() -> None:

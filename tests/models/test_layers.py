@@ -1,4 +1,4 @@
-"""A composed layer equals the dense layer with its weight: forward and backward, at every width, on both paths."""
+"""A composed layer equals the dense layer with its weight: forward and backward, at every width, on every path."""
 
 import copy
 from collections.abc import Callable
@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from heroes.composition.compose import Layout, compose
 from heroes.models.family import Family
-from heroes.models.layers import COMPOSE, FACTORED, ComposedConv2d, ComposedLinear, cheaper_path, stacked, stacked_parts
+from heroes.models.layers import ComposedConv2d, ComposedLinear, stacked, stacked_parts
+from heroes.models.paths import COLUMNS, COMPOSE, FACTORED, Work, quickest
 
 WIDTHS = [1, 2, 3, 4]
-PATHS = [COMPOSE, FACTORED]
+PATHS = [COMPOSE, FACTORED, COLUMNS]
 I, O, R = 3, 2, 4  # noqa: E741
 
 
@@ -81,7 +82,7 @@ def test_composed_conv2d_takes_an_image_without_a_batch_axis(path: str) -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("leading", [(), (5,), (2, 3)], ids=str)
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [COMPOSE, FACTORED])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_composed_linear_equals_the_dense_layer(width: int, path: str, leading: tuple[int, ...], bias: bool) -> None:
     dense, layout = nn.Linear(I * width, O * width, bias=bias, dtype=torch.float64), Layout(O, I)
@@ -89,27 +90,37 @@ def test_composed_linear_equals_the_dense_layer(width: int, path: str, leading: 
     assert_equals_dense(ComposedLinear(dense, layout, *factors(layout, width), path), dense, x)
 
 
-@pytest.mark.parametrize("layout", [Layout(64, 32, (3, 3)), Layout(16, 64), Layout(128, 128, (3, 3))], ids=str)
-def test_the_cheaper_path_composes_at_width_one_and_factors_at_width_four(layout: Layout) -> None:
-    rank = layout.rank(1.0, 4)
-    assert cheaper_path(layout, rank, 1) == COMPOSE
-    assert cheaper_path(layout, rank, 4) == FACTORED
+def path_of(layout: Layout, width: int, positions: int, rank: int | None = None) -> str:
+    return quickest(Work(layout, rank or layout.rank(1.0, 4), width, positions, positions))
 
 
-def test_the_cheaper_path_by_hand() -> None:
-    # dense 4*4 * 2*3 = 96; factored 3*R*4 + 16*R*2 = 44 R: 88 at rank 2, 132 at rank 3
-    assert cheaper_path(Layout(2, 3), 2, 4) == FACTORED
-    assert cheaper_path(Layout(2, 3), 3, 4) == COMPOSE
+def test_the_quickest_path_of_a_convolution_depends_on_width_and_image() -> None:
+    conv = Layout(32, 32, (3, 3))
+    assert path_of(conv, 1, 32 * 32 * 32) == COMPOSE  # mixing costs as much as it saves
+    assert path_of(conv, 4, 32 * 32 * 32) == FACTORED
+    deep = Layout(128, 128, (3, 3))
+    assert path_of(deep, 1, 32 * 2 * 2) == COLUMNS  # composing 147,456 weights for 128 positions
 
 
-def test_a_square_linear_layer_at_full_rank_is_composed_at_every_width() -> None:
-    assert {cheaper_path(Layout(64, 64), 64, width) for width in WIDTHS} == {COMPOSE}
+def test_a_path_is_chosen_by_its_expected_time() -> None:
+    work = Work(Layout(2, 3), rank=2, width=4, inputs=1000, outputs=1000)
+    seconds = {path: work.seconds(path) for path in (COMPOSE, FACTORED)}
+    assert quickest(work) == min(seconds, key=seconds.__getitem__)
+
+
+def test_the_work_of_each_path_by_hand() -> None:
+    work = Work(Layout(2, 3, (1, 5)), rank=7, width=2, inputs=11, outputs=13)
+    dense, weights = 13 * 15 * 4 * 2, 15 * 4 * 2
+    assert work.amounts(COMPOSE) == (1, dense, weights * 7, weights)
+    basis, mixing = 13 * 15 * 2 * 7, 13 * 4 * 7 * 2
+    assert work.amounts(FACTORED) == (1, basis, mixing, 11 * 3 * 2 + 13 * 7 * 2, 15 * 7)
+    assert work.amounts(COLUMNS) == (1, basis, mixing, 13 * 15 * 2)
 
 
 def test_stacked_weights_are_always_composed() -> None:
-    assert cheaper_path(Layout(64, 64), 8, 4) == FACTORED
-    assert cheaper_path(Layout(64, 64, output_parts=2), 8, 4) == COMPOSE
-    assert cheaper_path(Layout(64, 64, input_parts=2), 8, 4) == COMPOSE
+    assert path_of(Layout(64, 64), 4, 4096, rank=8) == FACTORED
+    assert path_of(Layout(64, 64, output_parts=2), 4, 4096, rank=8) == COMPOSE
+    assert path_of(Layout(64, 64, input_parts=2), 4, 4096, rank=8) == COMPOSE
 
 
 def test_stacked_parts_of_torchs_own_layers() -> None:

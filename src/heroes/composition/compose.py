@@ -53,11 +53,11 @@ def compose(basis: Tensor, coefficient: Tensor, layout: Layout) -> Tensor:
     [[2.0, 6.0], [4.0, 8.0]]
     """
     width = math.isqrt(coefficient.shape[0])
-    rank = basis.shape[1]
-    v = basis.view(layout.positions, layout.input_parts, -1, rank)  # k, part of I, i, r
-    u = coefficient.view(width, width, rank, layout.output_parts, -1)  # a, b, r, part of O, o
-    w = torch.einsum("ktir,abrso->sbotaik", v, u)
-    return w.reshape(layout.weight_shape(width))
+    rank, s, t = basis.shape[1], layout.output_parts, layout.input_parts
+    u = coefficient.view(width, width, rank, s, -1).permute(3, 1, 4, 0, 2).reshape(-1, rank)  # part, b, o, a: r
+    w = (u @ basis.t()).view(width * layout.outputs, width, layout.positions, t, -1)  # outputs, a, k, part, i
+    w = w.permute(0, 2, 3, 1, 4).reshape(width * layout.outputs, *layout.kernel, width * layout.inputs)
+    return w.movedim(-1, 1)  # channels last in memory
 
 
 def unfold(weight: Tensor, layout: Layout) -> Tensor:

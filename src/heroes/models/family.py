@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from heroes.composition.compose import Layout, compose, decompose, initial_factors
 from heroes.errors import ModelError
@@ -71,6 +72,12 @@ class LocalModel:
         self.module = module
         self.parameters = dict(parameters)
         self.bases = tuple(bases)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """What the module makes of a batch; a weight that it looks up more than once is composed once."""
+        with parametrize.cached():
+            outputs: Tensor = self.module(inputs)
+        return outputs
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:

@@ -1,35 +1,26 @@
 """Layers whose weight is a basis times coefficient blocks, each beside the dense layer it equals.
 
-Convolutions and linear layers compute in one of two ways, equal up to rounding: `compose` builds the weight and runs the dense
-layer; `factored` runs every input group through the basis and mixes the results. Everything else (recurrent layers, attention, a
-user's own module) keeps its code and reads a weight that is composed whenever it is looked up.
+Convolutions and linear layers take one of several paths (see `paths`). Everything else (recurrent layers, attention, a user's own
+module) keeps its code and reads a weight that is composed whenever it is looked up.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from heroes.composition.compose import Layout, compose
-
-COMPOSE, FACTORED = "compose", "factored"
-
-
-def cheaper_path(layout: Layout, rank: int, width: int) -> str:
-    """The way with fewer multiplications per output position; stacked axes are always composed."""
-    if layout.output_parts > 1 or layout.input_parts > 1:
-        return COMPOSE
-    dense = layout.positions * width**2 * layout.inputs * layout.outputs
-    factored = layout.basis_rows * rank * width + width**2 * rank * layout.outputs
-    return FACTORED if factored < dense else COMPOSE
+from heroes.models.paths import COMPOSE, FACTORED, Work, quickest
 
 
 class _Factors(nn.Module):
-    """What the composed layers share: the factors, the path, the weight."""
+    """What the composed layers share: the factors, the weight, and the path, which is the quickest unless one is given."""
 
     def __init__(self, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter, path: str | None) -> None:
         super().__init__()
@@ -37,17 +28,20 @@ class _Factors(nn.Module):
         self.basis = basis  # (k*I, R)
         self.coefficient = coefficient  # (p*p, R, O)
         self.width = math.isqrt(coefficient.shape[0])
-        self.path = path or cheaper_path(layout, basis.shape[1], self.width)
+        self.given_path = path
 
     def weight(self) -> Tensor:
         """The weight of the dense layer this one equals."""
         return compose(self.basis, self.coefficient, self.layout)
 
     def mixing(self) -> Tensor:
-        """The coefficient as a (p*O, p*R) matrix: from what the basis made of every input group to all outputs."""
+        """The coefficient as a (p*R, p*O) matrix: from what the basis made of every input group to all outputs."""
         p, rank, outputs = self.width, self.coefficient.shape[1], self.coefficient.shape[2]
-        grid = self.coefficient.view(p, p, rank, outputs)  # a, b, r, o
-        return grid.permute(1, 3, 0, 2).reshape(p * outputs, p * rank)
+        return self.coefficient.view(p, p, rank, outputs).transpose(1, 2).reshape(p * rank, p * outputs)
+
+    def path(self, inputs: int, outputs: int) -> str:
+        """The path for so many input and output positions."""
+        return self.given_path or quickest(Work(self.layout, self.basis.shape[1], self.width, inputs, outputs))
 
 
 class ComposedLinear(_Factors):
@@ -65,10 +59,11 @@ class ComposedLinear(_Factors):
         self.bias = dense.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.path == COMPOSE:
+        rows = x.shape[:-1].numel()
+        if self.path(rows, rows) == COMPOSE:
             return F.linear(x, self.weight(), self.bias)
         groups = x.unflatten(-1, (self.width, self.layout.inputs)) @ self.basis  # ..., a, r
-        return F.linear(groups.flatten(-2), self.mixing(), self.bias)
+        return F.linear(groups.flatten(-2), self.mixing().t(), self.bias)
 
 
 class ComposedConv2d(_Factors):
@@ -90,15 +85,53 @@ class ComposedConv2d(_Factors):
         self.margins = tuple(dense._reversed_padding_repeated_twice)
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.dim() == 3:  # an image without a batch axis
+            alone: Tensor = self.forward(x[None])[0]
+            return alone
+        images, size = x.shape[0], self._output_size(x)
+        path = self.path(images * x.shape[2] * x.shape[3], images * math.prod(size))
         if self.padding_mode != "zeros":
             x = F.pad(x, self.margins, mode=self.padding_mode)
-        if self.path == COMPOSE:
+        if path == COMPOSE:
             return F.conv2d(x, self.weight(), self.bias, self.stride, self.padding, self.dilation)
-        layout, rank = self.layout, self.basis.shape[1]
-        kernel = self.basis.view(layout.positions, layout.inputs, rank).permute(2, 1, 0)
-        kernel = kernel.reshape(rank, layout.inputs, *layout.kernel).repeat(self.width, 1, 1, 1)
-        groups = F.conv2d(x, kernel, None, self.stride, self.padding, self.dilation, groups=self.width)
-        return F.conv2d(groups, self.mixing()[:, :, None, None], self.bias)
+        groups = self._through_basis(x) if path == FACTORED else self._through_columns(x, size)  # positions, a*r
+        mixed = groups @ self.mixing() if self.bias is None else torch.addmm(self.bias, groups, self.mixing())
+        return mixed.view(images, *size, -1).permute(0, 3, 1, 2)
+
+    def _output_size(self, x: Tensor) -> tuple[int, int]:
+        left, right, top, bottom = self.margins
+        padded = x.shape[2] + top + bottom, x.shape[3] + left + right
+        reach = [d * (k - 1) for d, k in zip(self.dilation, self.layout.kernel, strict=True)]
+        return (padded[0] - reach[0] - 1) // self.stride[0] + 1, (padded[1] - reach[1] - 1) // self.stride[1] + 1
+
+    def _through_basis(self, x: Tensor) -> Tensor:
+        """The basis as a convolution, on every input group as an image of its own."""
+        p, rank = self.width, self.basis.shape[1]
+        kernel = self.basis.t().contiguous().view(rank, *self.layout.kernel, -1).permute(0, 3, 1, 2)
+        images = x.permute(0, 2, 3, 1).unflatten(-1, (p, -1))  # n, h, w, a, i
+        images = images.permute(3, 0, 1, 2, 4).flatten(0, 1).permute(0, 3, 1, 2)
+        found = F.conv2d(images, kernel, None, self.stride, self.padding, self.dilation).permute(0, 2, 3, 1)
+        by_position: Tensor = found.unflatten(0, (p, -1)).permute(1, 2, 3, 0, 4)  # n, h, w, a, r
+        return by_position.reshape(-1, p * rank)
+
+    def _through_columns(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        """The basis as a matrix, on the patches that it sees."""
+        if self.padding_mode == "zeros" and any(self.margins):
+            x = F.pad(x, self.margins)
+        where = _patches(size, x.shape[3], self.layout.kernel, self.stride, self.dilation).to(x.device)
+        pixels = x.permute(0, 2, 3, 1).flatten(1, 2).index_select(1, where)  # n, position and k, a*i
+        columns = pixels.view(-1, self.layout.positions, self.width, self.layout.inputs).transpose(1, 2)
+        return (columns.reshape(-1, self.layout.basis_rows) @ self.basis).view(-1, self.width * self.basis.shape[1])
+
+
+@lru_cache(maxsize=256)
+def _patches(
+    size: tuple[int, int], row: int, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> Tensor:
+    """For every output pixel the input pixels under the kernel, as places in an image of rows of `row` pixels."""
+    down = torch.arange(size[0])[:, None] * stride[0] + torch.arange(kernel[0]) * dilation[0]  # y, k
+    across = torch.arange(size[1])[:, None] * stride[1] + torch.arange(kernel[1]) * dilation[1]  # x, k
+    return (down[:, None, :, None] * row + across[None, :, None, :]).flatten()
 
 
 class _ComposedAttribute(nn.Module):

@@ -1,0 +1,126 @@
+"""Measure a training step of composed layers on every path, and fit the prices by which `heroes.models.paths` chooses."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor, nn
+
+from benchmarks.common import save, say, show
+from heroes.composition.compose import Layout
+from heroes.models.layers import ComposedConv2d, ComposedLinear
+from heroes.models.paths import CONVOLUTION, LINEAR, Work, quickest
+
+WIDTHS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer and what it is given; `image` is 0 for a linear layer, whose rows are `batch`."""
+
+    layout: Layout
+    batch: int
+    image: int = 0
+    stride: int = 1
+
+    def __str__(self) -> str:
+        of = f"{self.layout.inputs} to {self.layout.outputs}"
+        if not self.image:
+            return f"linear {of}, {self.batch} rows"
+        return f"{self.layout.kernel[0]}x{self.layout.kernel[0]} {of}, stride {self.stride}, {self.batch} of {self.image} pixels"
+
+    def layer(self, width: int, path: str) -> tuple[nn.Module, Tensor]:
+        layout = self.layout
+        rank = layout.rank(1.0, max(WIDTHS))
+        factors = (
+            nn.Parameter(torch.randn(layout.basis_rows, rank) * 0.1),
+            nn.Parameter(torch.randn(width**2, rank, layout.outputs) * 0.1),
+        )
+        if not self.image:
+            dense = nn.Linear(width * layout.inputs, width * layout.outputs)
+            return ComposedLinear(dense, layout, *factors, path), torch.randn(self.batch, width * layout.inputs)
+        size = layout.kernel[0]
+        conv = nn.Conv2d(width * layout.inputs, width * layout.outputs, size, self.stride, padding=size // 2, bias=False)
+        x = torch.randn(self.batch, width * layout.inputs, self.image, self.image)
+        return ComposedConv2d(conv, layout, *factors, path), x.contiguous(memory_format=torch.channels_last)
+
+    def work(self, width: int) -> Work:
+        positions = self.batch * max(1, self.image) ** 2
+        rank = self.layout.rank(1.0, max(WIDTHS))
+        return Work(self.layout, rank, width, positions, positions // self.stride**2)
+
+
+CASES = [
+    *(Case(Layout(o, i, (3, 3)), batch, image) for i, o, image in [(8, 16, 8), (16, 16, 4)] for batch in (16, 32)),
+    *(Case(Layout(o, i, (3, 3)), batch, image) for i, o, image in [(16, 32, 16), (32, 32, 8)] for batch in (16, 32)),
+    *(Case(Layout(o, o, (3, 3)), 32, image) for o, image in [(16, 16), (64, 4), (128, 2), (64, 8), (128, 4)]),
+    *(Case(Layout(o, o // 2, (3, 3)), 32, image, 2) for o, image in [(32, 16), (64, 8), (128, 4)]),
+    *(Case(Layout(o, o // 2, (1, 1)), 32, image, 2) for o, image in [(32, 16), (64, 8), (128, 4)]),
+    *(Case(Layout(o, i), rows) for i, o in [(64, 64), (64, 128), (128, 64), (128, 16)] for rows in (32, 512, 2048)),
+]
+
+
+def main(quick: bool = False) -> None:
+    torch.set_num_threads(1)
+    rows = []
+    for case in CASES:
+        for width in WIDTHS:
+            seconds = _measure(case, width, turns=3 if quick else 9)
+            rows.append((case, width, seconds))
+            say(f"{case} width {width}: " + ", ".join(f"{path} {s * 1e3:.3g} ms" for path, s in seconds.items()))
+    prices = {
+        name: {path: _fit([(c.work(w).amounts(path), s[path]) for c, w, s in rows if bool(c.image) == conv]) for path in paths}
+        for name, conv, paths in [("CONVOLUTION", True, CONVOLUTION), ("LINEAR", False, LINEAR)]
+    }
+    losses = sorted((s[quickest(case.work(width))] / min(s.values()), str(case), width) for case, width, s in rows)
+    show(
+        "Time of a layer on the path that the rule picks, against its best path (1 = the rule is right)",
+        ("", "ratio"),
+        [("median", f"{statistics.median(loss for loss, _, _ in losses):.3f}")]
+        + [(f"{name} width {width}", f"{loss:.3f}") for loss, name, width in losses[-8:]],
+    )
+    print("prices fitted to this machine:")
+    for name, of_kind in prices.items():
+        print(f"{name} = {{")
+        for path, found in of_kind.items():
+            print(f"    {path.upper()}: ({', '.join(f'{price:.3g}' for price in found)}),")
+        print("}")
+    save("paths", {"prices": prices, "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows]})
+
+
+def _measure(case: Case, width: int, turns: int) -> dict[str, float]:
+    steps = {path: _step(*case.layer(width, path)) for path in (CONVOLUTION if case.image else LINEAR)}
+    seconds: dict[str, list[float]] = {path: [] for path in steps}
+    for turn in range(turns + 1):
+        for path, step in steps.items():
+            start = time.thread_time()
+            step()
+            if turn:
+                seconds[path].append(time.thread_time() - start)
+    return {path: statistics.median(of_path) for path, of_path in seconds.items()}
+
+
+def _step(layer: nn.Module, x: Tensor) -> Callable[[], object]:
+    x.requires_grad_()
+    pull = torch.randn_like(layer(x))
+    wanted = [x, *(p for name, p in layer.named_parameters() if name in ("basis", "coefficient"))]
+    return lambda: torch.autograd.grad(layer(x), wanted, pull)
+
+
+def _fit(measured: list[tuple[tuple[float, ...], float]]) -> list[float]:
+    """Prices that make the expected seconds close to the measured ones, relative to these."""
+    scaled = np.array([[amount / seconds for amount in amounts] for amounts, seconds in measured])
+    unit = scaled.max(axis=0)
+    found, _ = nnls(scaled / unit, np.ones(len(scaled)))
+    return [float(price) for price in found / unit]
+
+
+if __name__ == "__main__":
+    main("--quick" in sys.argv)

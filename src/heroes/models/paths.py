@@ -1,0 +1,67 @@
+"""Three ways to compute a composed layer, equal up to rounding, and the rule that picks the quickest.
+
+`compose` builds the weight and runs the dense layer. `factored` runs every input group through the basis and mixes the results.
+`columns` does the same for a convolution by matrix products over gathered patches, which is quicker when images are small.
+
+The rule looks at shapes only, never at a clock, so that the same run takes the same path on every machine. Its prices are seconds
+per unit of work, fitted to measured steps (`python -m benchmarks.paths` measures and fits them anew).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heroes.composition.compose import Layout
+
+COMPOSE, FACTORED, COLUMNS = "compose", "factored", "columns"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a layer is given: its sizes, and for how many positions it is computed (images times pixels, or rows)."""
+
+    layout: Layout
+    rank: int
+    width: int
+    inputs: int
+    """input positions"""
+    outputs: int
+    """output positions"""
+
+    def amounts(self, path: str) -> tuple[float, ...]:
+        """How much there is to do of everything that takes time on this path, in the order of the prices below."""
+        layout, p, rank = self.layout, self.width, self.rank
+        grid = p * p * layout.outputs
+        through_basis = self.outputs * layout.basis_rows * p * rank
+        mixed = self.outputs * grid * rank
+        if path == COMPOSE:
+            dense = self.outputs * layout.basis_rows * grid
+            return 1.0, dense, layout.basis_rows * grid * rank, layout.basis_rows * grid
+        moved = self.inputs * layout.inputs * p + self.outputs * rank * p
+        if path == FACTORED:
+            return 1.0, through_basis, mixed, moved, layout.basis_rows * rank
+        return 1.0, through_basis, mixed, self.outputs * layout.basis_rows * p
+
+    def seconds(self, path: str) -> float:
+        """What a training step of this layer takes, about."""
+        prices = (CONVOLUTION if self.layout.kernel else LINEAR)[path]
+        return sum(amount * price for amount, price in zip(self.amounts(path), prices, strict=True))
+
+
+CONVOLUTION = {
+    COMPOSE: (0.000654, 8.19e-11, 9.68e-11, 5.9e-09),
+    FACTORED: (0.000668, 6.74e-11, 1.26e-10, 1.81e-09, 9.37e-09),
+    COLUMNS: (0.000276, 3.98e-11, 1.12e-10, 4.85e-09),
+}
+LINEAR = {
+    COMPOSE: (0.000249, 8.08e-11, 1.16e-10, 2.84e-11),
+    FACTORED: (0.000222, 5.71e-11, 8.02e-11, 1.17e-09, 4.59e-09),
+}
+
+
+def quickest(work: Work) -> str:
+    """The path with the least expected time; axes that are stacked from parts are always composed."""
+    layout = work.layout
+    if layout.output_parts > 1 or layout.input_parts > 1:
+        return COMPOSE
+    return min(CONVOLUTION if layout.kernel else LINEAR, key=work.seconds)
