@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 from torch import Tensor, nn
 
 from benchmarks.common import save, say, show
-from heroes.composition.compose import Layout
+from heroes.composition.compose import Layout, empty_factors
 from heroes.models.layers import ComposedConv2d, ComposedLinear
 from heroes.models.paths import CONVOLUTION, LINEAR, Work, quickest
 
@@ -38,11 +38,9 @@ class Case:
 
     def layer(self, width: int, path: str) -> tuple[nn.Module, Tensor]:
         layout = self.layout
-        rank = layout.rank(1.0, max(WIDTHS))
-        factors = (
-            nn.Parameter(torch.randn(layout.basis_rows, rank) * 0.1),
-            nn.Parameter(torch.randn(width**2, rank, layout.outputs) * 0.1),
-        )
+        factors = [nn.Parameter(zeros) for zeros in empty_factors(layout, layout.rank(1.0, max(WIDTHS)), width)]
+        for factor in factors:
+            nn.init.normal_(factor, std=0.1)
         if not self.image:
             dense = nn.Linear(width * layout.inputs, width * layout.outputs)
             return ComposedLinear(dense, layout, *factors, path), torch.randn(self.batch, width * layout.inputs)

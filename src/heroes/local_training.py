@@ -107,7 +107,7 @@ class Trainer:
         if key not in self._models:
             make: Callable[[int], LocalModel] = getattr(self.family, kind)
             self._models[key] = make(width)
-            self._models[key].module.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            _lay_out(self._models[key].module.to(self.device))
             if self.settings.scaler:
                 scale_activations(self._models[key].module, self.family.max_width / width)
         return self._models[key]
@@ -173,6 +173,14 @@ class Trainer:
         held = torch.zeros(scores.shape[1], device=scores.device)
         held[list(labels)] = 1.0
         return scores * held
+
+
+@torch.no_grad()
+def _lay_out(module: nn.Module) -> None:
+    """Channels last in memory, which convolutions are fastest on."""
+    for parameter in module.parameters():
+        if parameter.dim() == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
 
 
 def scale_activations(module: nn.Module, factor: float) -> None:

@@ -52,12 +52,25 @@ def compose(basis: Tensor, coefficient: Tensor, layout: Layout) -> Tensor:
     >>> compose(torch.tensor([[2.0]]), torch.tensor([[[1.0]], [[2.0]], [[3.0]], [[4.0]]]), layout).tolist()
     [[2.0, 6.0], [4.0, 8.0]]
     """
-    width = math.isqrt(coefficient.shape[0])
-    rank, s, t = basis.shape[1], layout.output_parts, layout.input_parts
-    u = coefficient.view(width, width, rank, s, -1).permute(3, 1, 4, 0, 2).reshape(-1, rank)  # part, b, o, a: r
+    rank, t = basis.shape[1], layout.input_parts
+    width = math.isqrt(coefficient.numel() // (rank * layout.outputs))
+    u = as_grid(coefficient, layout, rank, width).permute(3, 1, 4, 0, 2).reshape(-1, rank)  # part, b, o, a: r
     w = (u @ basis.t()).view(width * layout.outputs, width, layout.positions, t, -1)  # outputs, a, k, part, i
     w = w.permute(0, 2, 3, 1, 4).reshape(width * layout.outputs, *layout.kernel, width * layout.inputs)
     return w.movedim(-1, 1)  # channels last in memory
+
+
+def as_grid(coefficient: Tensor, layout: Layout, rank: int, width: int) -> Tensor:
+    """The coefficient with an axis for each of a, b, r, part of the outputs, o."""
+    return coefficient.view(width, width, rank, layout.output_parts, -1)
+
+
+def empty_factors(layout: Layout, rank: int, width: int) -> tuple[Tensor, Tensor]:
+    """Zeros for basis and coefficient, the latter as a grid, laid out in memory so that no path has to copy them in a step."""
+    basis = torch.zeros(rank, layout.basis_rows).t()
+    parts = layout.output_parts
+    coefficient = torch.zeros(parts, width, layout.outputs // parts, width, rank).permute(3, 1, 4, 0, 2)
+    return basis, coefficient
 
 
 def unfold(weight: Tensor, layout: Layout) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from heroes.composition.compose import Layout, compose, decompose, initial_factors
+from heroes.composition.compose import Layout, compose, decompose, empty_factors, initial_factors
 from heroes.errors import ModelError
 from heroes.messages import Selection
 from heroes.models import layers
@@ -66,11 +66,18 @@ class Parameter:
 
 
 class LocalModel:
-    """A module and the names of its tensors; what a client trains."""
+    """A module and the names of its tensors; what a client trains. In the module a tensor may have another shape."""
 
-    def __init__(self, module: nn.Module, parameters: Mapping[str, nn.Parameter], bases: Sequence[nn.Parameter] = ()) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        parameters: Mapping[str, nn.Parameter],
+        shapes: Mapping[str, tuple[int, ...]],
+        bases: Sequence[nn.Parameter] = (),
+    ) -> None:
         self.module = module
         self.parameters = dict(parameters)
+        self.shapes = dict(shapes)
         self.bases = tuple(bases)
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -82,11 +89,16 @@ class LocalModel:
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         for name, parameter in self.parameters.items():
-            parameter.copy_(tensors[name])
+            parameter.copy_(tensors[name].view(parameter.shape))
 
     @torch.no_grad()
     def read(self) -> dict[str, Tensor]:
-        return {name: parameter.detach().to("cpu", copy=True) for name, parameter in self.parameters.items()}
+        return {name: _plain(self.parameters[name], shape) for name, shape in self.shapes.items()}
+
+
+def _plain(parameter: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A copy of the parameter in this shape, in the ordinary memory layout."""
+    return torch.empty(shape, dtype=parameter.dtype).copy_(parameter.detach().reshape(shape))
 
 
 class Family:
@@ -128,7 +140,7 @@ class Family:
     def dense(self, width: int) -> LocalModel:
         """The plain module of this width; its tensors are the weights."""
         module = self.module(width)
-        return LocalModel(module, dict(module.named_parameters()))
+        return LocalModel(module, dict(module.named_parameters()), self.weight_shapes(width))
 
     def composed(self, width: int) -> LocalModel:
         """The module of this width with every composed weight replaced by its factors."""
@@ -137,10 +149,11 @@ class Family:
         for p in self.parameters:
             if p.layout is not None:
                 frozen = not parameters.pop(p.name).requires_grad
-                factors = [nn.Parameter(torch.zeros(s), not frozen) for s in p.tensor_shapes(width).values()]
+                factors = [nn.Parameter(zeros, not frozen) for zeros in empty_factors(p.layout, p.rank, width)]
                 parameters[p.basis], parameters[p.coefficient] = factors
                 module = _swap(module, p, p.layout, *factors)
-        return LocalModel(module, parameters, [parameters[p.basis] for p in self.parameters if p.layout])
+        bases = [parameters[p.basis] for p in self.parameters if p.layout]
+        return LocalModel(module, parameters, self.tensor_shapes(width), bases)
 
     def tensor_shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         """Names and shapes of all tensors a client of this width holds."""

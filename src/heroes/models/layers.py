@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from heroes.composition.compose import Layout, compose
+from heroes.composition.compose import Layout, as_grid, compose
 from heroes.models.paths import COMPOSE, FACTORED, Work, quickest
 
 
@@ -26,8 +26,8 @@ class _Factors(nn.Module):
         super().__init__()
         self.layout = layout
         self.basis = basis  # (k*I, R)
-        self.coefficient = coefficient  # (p*p, R, O)
-        self.width = math.isqrt(coefficient.shape[0])
+        self.coefficient = coefficient  # (p*p, R, O), or the same as a grid
+        self.width = math.isqrt(coefficient.numel() // (basis.shape[1] * layout.outputs))
         self.given_path = path
 
     def weight(self) -> Tensor:
@@ -35,9 +35,9 @@ class _Factors(nn.Module):
         return compose(self.basis, self.coefficient, self.layout)
 
     def mixing(self) -> Tensor:
-        """The coefficient as a (p*R, p*O) matrix: from what the basis made of every input group to all outputs."""
-        p, rank, outputs = self.width, self.coefficient.shape[1], self.coefficient.shape[2]
-        return self.coefficient.view(p, p, rank, outputs).transpose(1, 2).reshape(p * rank, p * outputs)
+        """The coefficient as a (p*O, p*R) matrix: from what the basis made of every input group to all outputs."""
+        grid = as_grid(self.coefficient, self.layout, self.basis.shape[1], self.width)
+        return grid.permute(3, 1, 4, 0, 2).reshape(self.width * self.layout.outputs, -1)
 
     def path(self, inputs: int, outputs: int) -> str:
         """The path for so many input and output positions."""
@@ -63,7 +63,7 @@ class ComposedLinear(_Factors):
         if self.path(rows, rows) == COMPOSE:
             return F.linear(x, self.weight(), self.bias)
         groups = x.unflatten(-1, (self.width, self.layout.inputs)) @ self.basis  # ..., a, r
-        return F.linear(groups.flatten(-2), self.mixing().t(), self.bias)
+        return F.linear(groups.flatten(-2), self.mixing(), self.bias)
 
 
 class ComposedConv2d(_Factors):
@@ -95,7 +95,7 @@ class ComposedConv2d(_Factors):
         if path == COMPOSE:
             return F.conv2d(x, self.weight(), self.bias, self.stride, self.padding, self.dilation)
         groups = self._through_basis(x) if path == FACTORED else self._through_columns(x, size)  # positions, a*r
-        mixed = groups @ self.mixing() if self.bias is None else torch.addmm(self.bias, groups, self.mixing())
+        mixed = F.linear(groups, self.mixing(), self.bias)
         return mixed.view(images, *size, -1).permute(0, 3, 1, 2)
 
     def _output_size(self, x: Tensor) -> tuple[int, int]:
@@ -107,7 +107,7 @@ class ComposedConv2d(_Factors):
     def _through_basis(self, x: Tensor) -> Tensor:
         """The basis as a convolution, on every input group as an image of its own."""
         p, rank = self.width, self.basis.shape[1]
-        kernel = self.basis.t().contiguous().view(rank, *self.layout.kernel, -1).permute(0, 3, 1, 2)
+        kernel = self.basis.t().reshape(rank, *self.layout.kernel, -1).permute(0, 3, 1, 2)
         images = x.permute(0, 2, 3, 1).unflatten(-1, (p, -1))  # n, h, w, a, i
         images = images.permute(3, 0, 1, 2, 4).flatten(0, 1).permute(0, 3, 1, 2)
         found = F.conv2d(images, kernel, None, self.stride, self.padding, self.dilation).permute(0, 2, 3, 1)
