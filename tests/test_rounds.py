@@ -12,7 +12,7 @@ import torch
 
 from heroes.engines.in_process import FunctionEngine
 from heroes.fleet.clock import FixedClock
-from heroes.messages import Estimates, Facts, Lost, RoundRecord, Update
+from heroes.messages import Estimates, Facts, Lost, RoundRecord, Score, Update
 from heroes.rounds import Stop, run, run_round
 
 ENTRY = RoundRecord(
@@ -96,10 +96,52 @@ def test_accuracy_is_measured_when_due_and_always_at_the_end_for_every_width(wor
     assert [entry.accuracy is not None for _, entry in pairs] == [False, True, False, True, True]
     assert [set(entry.accuracy_by_width) for _, entry in pairs] == [set()] * 4 + [{1, 2, 3}]
     state, last = pairs[-1]
-    assert last.accuracy == last.accuracy_by_width[3] == federation.score(state, 3).accuracy
-    assert last.test_loss == federation.score(state, 3).loss
+    assert last.accuracy == last.accuracy_by_width[3] == federation.score(state, 3)().accuracy
+    assert last.test_loss == federation.score(state, 3)().loss
     (_, alone), *_ = run(federation, Stop(1), every_width=False)
     assert alone.accuracy_by_width == {}
+
+
+class Diary(FunctionEngine):
+    """Writes down what it is asked for; training fails in one round if told so."""
+
+    def __init__(self, fails=None):
+        super().__init__(self._told, lambda tensors, width: Score(0.25, 1.0))
+        self.lines, self.fails = [], fails
+
+    def _told(self, task):
+        if task.assignment.round == self.fails:
+            raise KeyboardInterrupt
+        return echo(task)
+
+    def run(self, plan, make_task):
+        self.lines.append(f"train {plan[0].round}")
+        return super().run(plan, make_task)
+
+    def score(self, tensors, width):
+        self.lines.append("test")
+        found = super().score(tensors, width)
+        return lambda: self.lines.append("asked") or found()
+
+
+def test_a_model_is_tested_beside_the_next_round_and_records_keep_their_order(world):
+    engine = Diary()
+    entries = [entry for _, entry in run(world.federation(engine=engine), Stop(3), every_width=False)]
+    assert engine.lines == ["train 1", "test", "train 2", "asked", "test", "train 3", "asked", "test", "asked"]
+    assert [(entry.round, entry.accuracy) for entry in entries] == [(1, 0.25), (2, 0.25), (3, 0.25)]
+
+
+def test_a_model_whose_accuracy_may_end_the_run_is_tested_at_once(world):
+    engine = Diary()
+    list(run(world.federation(engine=engine), Stop(2, accuracy=0.9), every_width=False))
+    assert engine.lines == ["train 1", "test", "asked", "train 2", "test", "asked"]
+
+
+def test_a_round_is_handed_out_with_its_accuracy_when_the_next_is_interrupted(world):
+    steps = run(world.federation(engine=Diary(fails=3)), Stop(5))
+    assert [next(steps)[1].accuracy for _ in range(2)] == [0.25, 0.25]
+    with pytest.raises(KeyboardInterrupt):
+        next(steps)
 
 
 def test_a_record_adds_up(world):

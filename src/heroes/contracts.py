@@ -59,8 +59,11 @@ class Engine(Protocol):
     def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update | Lost]:
         """Train every assignment; updates may come in any order. For one that will not come there may be a reason."""
 
-    def score(self, tensors: Tensors, width: int) -> Score:
-        """How good the model of this width with these tensors is on the test set."""
+    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+        """Begin to test the model of this width with these tensors; call what is returned for how good it is.
+
+        Until it is called the engine may test whenever that disturbs nothing, for example beside the next round.
+        """
 
     def close(self) -> None:
         """Give back whatever the engine holds."""

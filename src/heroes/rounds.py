@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -58,8 +58,8 @@ class Federation:
     down_bits: int = 32
     feedback: Feedback | None = None  # where clients' rounding residuals are kept in a simulation
 
-    def score(self, state: ServerState[Any], width: int) -> Score:
-        """How good the model of this width is."""
+    def score(self, state: ServerState[Any], width: int) -> Callable[[], Score]:
+        """Begin to test the model of this width; call what is returned for how good it is."""
         return self.engine.score(cut_out(state.tensors, self.strategy.cut(self.strategy.serve(width))), width)
 
 
@@ -162,29 +162,49 @@ def _client(n: int, a: Assignment, answers: Pairing, facts: Facts, timing: Timin
     )
 
 
-def run(
-    f: Federation, stop: Stop, *, evaluate_every: int = 1, every_width: bool = True
-) -> Iterator[tuple[ServerState[Any], RoundRecord]]:
-    """Rounds until it is time to stop. The last record says why and holds the accuracy of every width."""
+Step = tuple[ServerState[Any], RoundRecord]
+
+
+def run(f: Federation, stop: Stop, *, evaluate_every: int = 1, every_width: bool = True) -> Iterator[Step]:
+    """Rounds until it is time to stop. The last record says why and holds the accuracy of every width.
+
+    A model is tested while the next round trains, unless its accuracy may end the run; its round is handed out after that.
+    """
     state = f.strategy.begin(seeds.number(f.seed, "model"))
+    complete = f.strategy.widths[-1]
+    held: tuple[ServerState[Any], RoundRecord, Callable[[], Score]] | None = None
     while True:
-        state, entry = run_round(f, state)
-        if entry.round % evaluate_every == 0:
-            entry = _scored(f, state, entry)
+        try:
+            state, entry = run_round(f, state)
+        finally:
+            if held is not None:  # the round before is whole even if this one failed
+                yield _scored(*held)
+                held = None
         reason = stop.reason(entry)
+        if reason is not None or entry.round % evaluate_every == 0:
+            score = f.score(state, complete)
+            if reason is None and stop.accuracy is None and not _in_vain(entry):
+                held = state, entry, score
+                continue
+            state, entry = _scored(state, entry, score)
+            reason = stop.reason(entry)
         if reason is not None:
-            entry = entry if entry.accuracy is not None else _scored(f, state, entry)
             widths = f.strategy.widths if every_width else ()
-            by_width = {width: f.score(state, width).accuracy for width in widths}
+            by_width = {width: f.score(state, width)().accuracy for width in widths}
             entry = replace(entry, stopped=reason, accuracy_by_width=by_width)
         yield state, entry
         if reason is not None:
             return
-        if entry.round == 1 and len(entry.missing) >= len(entry.clients):
+        if _in_vain(entry):
             first = entry.missing[0]
             raise TrainingError(f"no update of the first round could be used; client {first.client}: {first.reason}")
 
 
-def _scored(f: Federation, state: ServerState[Any], entry: RoundRecord) -> RoundRecord:
-    score = f.score(state, f.strategy.widths[-1])
-    return replace(entry, accuracy=score.accuracy, test_loss=score.loss)
+def _in_vain(entry: RoundRecord) -> bool:
+    """Whether nothing came of the first round, as nothing will of the others."""
+    return entry.round == 1 and len(entry.missing) >= len(entry.clients)
+
+
+def _scored(state: ServerState[Any], entry: RoundRecord, score: Callable[[], Score]) -> Step:
+    found = score()
+    return state, replace(entry, accuracy=found.accuracy, test_loss=found.loss)

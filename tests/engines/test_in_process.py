@@ -76,7 +76,7 @@ def test_a_score_is_that_of_the_plain_model(world, name):
         plain = family.dense(width)
         plain.load(family.plain_weights(cut_out(state.tensors, strategy.cut(strategy.serve(width)))))
         scores = plain.module(test.inputs).detach()
-        score = federation.score(state, width)
+        score = federation.score(state, width)()
         assert score.accuracy == float((scores.argmax(1) == test.targets).double().mean())
         assert score.loss == pytest.approx(float(torch.nn.functional.cross_entropy(scores, test.targets)), rel=1e-5)
 
@@ -100,4 +100,4 @@ def test_losses_are_added_in_double_precision():
 
 def test_a_function_engine_scores_by_its_function(world):
     federation = world.federation(engine=FunctionEngine(lambda task: None, lambda tensors, width: Score(width / 4, 1.0)))
-    assert federation.score(federation.strategy.begin(0), 2) == Score(0.5, 1.0)
+    assert federation.score(federation.strategy.begin(0), 2)() == Score(0.5, 1.0)

@@ -277,7 +277,17 @@ def test_a_score_is_the_same_bits_with_any_number_of_workers(world, workers):
     state = federation.strategy.begin(5)
     with processes(federation, workers) as other:
         for width in (1, 2, 3):
-            assert other.score(state, width) == federation.score(state, width)
+            assert other.score(state, width)() == federation.score(state, width)()
+
+
+def test_idle_workers_test_beside_the_round_and_find_the_same(world):
+    federation = in_process(world.federation())
+    state = federation.strategy.begin(5)
+    with processes(federation, 2) as other:
+        score = other.score(state, 3)
+        run_round(other, state)
+        other.engine.pool.do = None  # nothing is left to do
+        assert score() == federation.score(state, 3)()
 
 
 def test_a_test_that_fails_says_why_and_a_killed_worker_only_delays_it(world, tmp_path):
@@ -294,11 +304,11 @@ def test_a_test_that_fails_says_why_and_a_killed_worker_only_delays_it(world, tm
 
     data = federation.engine.data
     with processes(federation, 2, replace(data, test=replace(data.test, transform=kill_once))) as other:
-        assert other.score(state, 3) == federation.score(state, 3)
+        assert other.score(state, 3)() == federation.score(state, 3)()
         assert mark.exists()
     fails = replace(data.test, transform=lambda stored, rng: failing())
     with processes(federation, 2, replace(data, test=fails)) as other, pytest.raises(TrainingError, match="no such thing"):
-        other.score(state, 3)
+        other.score(state, 3)()
 
 
 # spawned workers

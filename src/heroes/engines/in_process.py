@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from heroes.data.examples import FederatedData
 from heroes.evaluation import evaluate
@@ -23,9 +24,12 @@ class InProcessEngine:
             for assignment in plan:
                 yield self.trainer.answer(make_task(assignment), self.data.train, self.data.shares[assignment.client])
 
-    def score(self, tensors: Tensors, width: int) -> Score:
-        with one_thread():
-            return evaluate(self.trainer.loaded(tensors, width), self.data.test, self.batch_size, self.trainer.device)
+    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+        def found() -> Score:
+            with one_thread():
+                return evaluate(self.trainer.loaded(tensors, width), self.data.test, self.batch_size, self.trainer.device)
+
+        return found
 
     def close(self) -> None:
         """Nothing is held."""
@@ -40,13 +44,16 @@ class FunctionEngine:
         score: Callable[[Tensors, int], Score] = lambda tensors, width: Score(0.0, 0.0),
     ) -> None:
         self.answer = answer
-        self.score = score
+        self.judge = score
 
     def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update | Lost]:
         for assignment in plan:
             update = self.answer(make_task(assignment))
             if update is not None:
                 yield update
+
+    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+        return partial(self.judge, tensors, width)
 
     def close(self) -> None:
         """Nothing is held."""
