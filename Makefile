@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH_VENV := .venv-bench
+BENCH_READY := $(BENCH_VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports browser pytest test-slow docs format clean
+.PHONY: help setup run test lint types imports browser pytest test-slow bench docs format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -44,6 +46,15 @@ pytest: setup browser ## the tests alone
 test-slow: setup ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow
 
+bench: $(BENCH_READY) ## measure speed beside other tools; BENCH=limit measures one thing (see benchmarks/)
+	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
+
+$(BENCH_READY): pyproject.toml constraints.txt benchmarks/requirements.txt
+	@echo "setting up $(BENCH_VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	@touch $(BENCH_READY)
+
 docs: setup ## write the pages that are made from the code
 	@$(BIN)/python tools/config_page.py > docs/config.md
 
@@ -51,4 +62,4 @@ format: setup ## lay the code out
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean: ## remove what make made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info

@@ -27,6 +27,7 @@ WRONG = {
     "data.gamma": [-1.0, 101.0, "x"],
     "data.alpha": [0.0, -1.0, "x"],
     "data.phi": [-1, 2.5],
+    "data.examples_per_client": [0, 2.5, "x"],
     "data.directory": [7],
     "data.source": [7],
     "data.augment": ["x"],

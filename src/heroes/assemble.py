@@ -104,6 +104,7 @@ def federated(config: Config, data: Dataset) -> FederatedData:
         level,
         owners=data.owners,
         device_of=Fleet(fleet_kind(config), clients, config.seed).device_of if name == "by_device" else None,
+        examples_per_client=d.examples_per_client,
     )
     return FederatedData(data.train, data.test, shares, len(data.class_names) or None)
 

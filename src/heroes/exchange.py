@@ -177,6 +177,7 @@ class Feedback:
             raise ExchangeError(f"error feedback may use {limit} bytes, but the residuals of one client can take {model}")
         self.limit = limit
         self.kept: dict[int, dict[str, Tensor]] = {}
+        self.nbytes = 0  # in use
         self._blank = {name: torch.zeros(()).expand(shape) for name, shape in shapes.items()}  # takes no memory
 
     def residuals(self, client: int, cut: Cut) -> dict[str, Tensor]:
@@ -185,16 +186,17 @@ class Feedback:
 
     def keep(self, client: int, cut: Cut, residuals: Tensors) -> None:
         """Take the new residuals of this cut; elsewhere the old ones stay. Call it in plan order, for uploads that count."""
-        whole = self._blank | self.kept.get(client, {})
+        before = self.kept.pop(client, {})
+        whole = self._blank | before
         touched = {piece.source: whole[piece.source] for piece in cut.values()}
-        self.kept[client] = self.kept.pop(client, {}) | overlay_mean(touched, [(cut, residuals)])
+        self.kept[client] = before | overlay_mean(touched, [(cut, residuals)])
+        self.nbytes += _bytes(self.kept[client]) - _bytes(before)
         while self.nbytes > self.limit:
-            del self.kept[next(iter(self.kept))]
+            self.nbytes -= _bytes(self.kept.pop(next(iter(self.kept))))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes in use."""
-        return sum(tensor.nbytes for tensors in self.kept.values() for tensor in tensors.values())
+
+def _bytes(tensors: Tensors) -> int:
+    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def _table(shape: tuple[int, ...]) -> tuple[int, int]:

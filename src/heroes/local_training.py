@@ -141,10 +141,10 @@ class Trainer:
             if settings.regulariser:
                 loss = loss + settings.regulariser * sum(orthogonality(basis) for basis in model.bases)
             loss.backward()
-            self._step(parameters, momenta, assignment.learning_rate)
+            self.step(parameters, momenta, assignment.learning_rate)
         return float(total) / assignment.tau, model.read()
 
-    def _step(self, parameters: list[nn.Parameter], momenta: list[Tensor | None], learning_rate: float) -> None:
+    def step(self, parameters: list[nn.Parameter], momenta: list[Tensor | None], learning_rate: float) -> None:
         """One step of SGD in a single call: torch's optimiser object does the same with more Python around it."""
         settings = self.settings
         if settings.clip is not None:
@@ -224,6 +224,11 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def own_randomness(seed: int) -> Iterator[None]:
     """Whatever draws from torch's global generator (dropout) draws from this seed, and leaves no trace."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    try:
         yield
+    finally:
+        torch.set_rng_state(before)

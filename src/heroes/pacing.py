@@ -180,7 +180,7 @@ class Deadline:
 
 def fastest_deadline(mu: Floats, nu: Floats, paces: list[Pace]) -> Deadline:
     """The pace-setter is the client that would need the least time in all, H * (tau*mu + nu), were everyone like it."""
-    totals = [p.rounds * (p.tau * mu[n] + nu[n]) for n, p in enumerate(paces)]
+    totals = [p.rounds * (p.tau * m + n) for p, m, n in zip(paces, mu.tolist(), nu.tolist(), strict=True)]
     setter = int(np.argmin(totals))
     tau = max(1, round(paces[setter].tau))
     return Deadline(float(tau * mu[setter] + nu[setter]), setter, tau)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from heroes.fleet.costs import Costs
 from heroes.messages import Assignment, Cohort, Floats, Integers, Plan, Selection
 
@@ -52,24 +50,28 @@ def assignments(
     probes: bool = True,
 ) -> tuple[Assignment, ...]:
     """One assignment per client of the cohort, in its order."""
-    late = np.zeros(len(cohort), dtype=bool) if stragglers is None else stragglers
+    late = [False] * len(cohort) if stragglers is None else stragglers
+    columns = (load.mu, load.probing, load.transfer, load.bytes_down, load.bytes_up)
+    each = zip(
+        cohort.clients.tolist(), cohort.devices, selections, taus, late, *(column.tolist() for column in columns), strict=True
+    )
     return tuple(
         Assignment(
             round=round_number,
-            client=int(cohort.clients[n]),
-            device=cohort.devices[n],
-            selection=selections[n],
-            tau=int(taus[n]),
+            client=client,
+            device=device,
+            selection=selection,
+            tau=tau,
             learning_rate=learning_rate,
-            step_seconds=float(load.mu[n]),
-            probe_seconds=float(load.probing[n]),
-            transfer_seconds=float(load.transfer[n]),
-            bytes_down=int(load.bytes_down[n]),
-            bytes_up=int(load.bytes_up[n]),
-            straggler=bool(late[n]),
+            step_seconds=step,
+            probe_seconds=probe,
+            transfer_seconds=transfer,
+            bytes_down=down,
+            bytes_up=up,
+            straggler=straggler,
             probes=probes,
         )
-        for n in range(len(cohort))
+        for client, device, selection, tau, straggler, step, probe, transfer, down, up in each
     )
 
 

@@ -67,6 +67,8 @@ class DataConfig(Section):
     """for partition dirichlet: concentration; smaller is less even"""
     phi: Annotated[int, Field(ge=0)] = 40
     """for partition missing: how many classes each client lacks"""
+    examples_per_client: Whole | None = None
+    """how many each client draws from all examples, so that clients can be more than these; none: no two clients share any"""
     directory: str | None = None
     """where data sets lie, one folder each; none is $HEROES_DATA, else the user's data folder"""
     source: str | None = None

@@ -86,6 +86,10 @@ class _Layer:
         for axis, _ in piece.axes:
             if self.count.shape[axis] == 1 != self.old.shape[axis]:
                 self.count = self.count.repeat_interleave(self.old.shape[axis], axis)
+        if not piece.axes:
+            self.total.add_(value)
+            self.count.add_(1.0)
+            return
         where = _address(self.old.dim(), dict(piece.axes))
         self.total[where] += value.to(torch.float64)
         self.count[where] += 1.0

@@ -7,12 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.composition.blocks import add_steps, choose, evening_tau, grid_selection
+from heroes.composition.blocks import add_steps, grid_selection, serve
+from heroes.composition.blocks import evening_tau as evening_tau_of_sums
 from heroes.messages import Selection
 
 COUNTERS = st.integers(1, 4).flatmap(
     lambda p: st.lists(st.integers(0, 200), min_size=p * p, max_size=p * p).map(lambda c: np.array(c, dtype=np.int64))
 )
+
+
+def choose(choice: str, c: np.ndarray, width: int) -> Selection:
+    """What the first client is given."""
+    return next(serve(choice, c, [(width, 1, 1)]))[0]
+
+
+def evening_tau(c: np.ndarray, blocks: tuple[int, ...], low: int, high: int) -> int:
+    return evening_tau_of_sums(int(c[list(blocks)].sum()), len(blocks), int(c.sum()), len(c), low, high)
 
 
 def counters(*rows: tuple[int, ...]) -> np.ndarray:
@@ -148,3 +158,41 @@ def test_add_steps_counts_the_blocks_and_leaves_its_argument_alone() -> None:
     before = counters((1, 2), (3, 4))
     assert add_steps(before, (0, 3), 5).tolist() == [6, 2, 3, 9]
     assert before.tolist() == [1, 2, 3, 4]
+
+
+def plainly_chosen(choice: str, c: np.ndarray, width: int) -> Selection:
+    """The definition, step by step and slowly."""
+    p = int(len(c) ** 0.5)
+
+    def total(groups: tuple[int, ...]) -> int:
+        return int(sum(c[block] for block in grid_selection(tuple(sorted(groups)), p).blocks))
+
+    if choice == "nested" or width == p:
+        return grid_selection(tuple(range(width)), p)
+    if choice == "grid" and p <= 8:
+        return grid_selection(min(itertools.combinations(range(p), width), key=total), p)
+    if choice == "grid":
+        groups: tuple[int, ...] = ()
+        for _ in range(width):
+            groups += (min((g for g in range(p) if g not in groups), key=lambda g: total((*groups, g))),)
+        return grid_selection(tuple(sorted(groups)), p)
+    blocks = sorted(sorted(range(p * p), key=lambda n: (c[n], n))[: width**2])
+    trained = [sum(c[g * p : g * p + p]) + sum(c[g::p]) for g in range(p)]
+    return Selection(width, tuple(sorted(sorted(range(p), key=lambda g: (trained[g], g))[:width])), tuple(blocks))
+
+
+@pytest.mark.parametrize("choice", ["grid", "free", "nested"])
+@pytest.mark.parametrize("p", [1, 2, 4, 6, 9, 16])
+@pytest.mark.parametrize("spread", [1, 3, 500])  # all equal, many ties, hardly any
+def test_serving_many_in_a_row_is_choosing_evening_and_adding_one_by_one(choice: str, p: int, spread: int) -> None:
+    rng = np.random.default_rng(spread)
+    c = rng.integers(0, spread, p * p)
+    before = c.tolist()
+    low = rng.integers(1, 9, 25)
+    wishes = list(zip(rng.integers(1, p + 1, 25).tolist(), low.tolist(), (low + rng.integers(0, 9, 25)).tolist(), strict=True))
+    served = list(serve(choice, c, wishes))
+    assert c.tolist() == before  # nobody's counters were touched
+    for (width, lowest, highest), (selection, tau) in zip(wishes, served, strict=True):
+        assert selection == plainly_chosen(choice, c, width)
+        assert tau == evening_tau(c, selection.blocks, lowest, highest)
+        c = add_steps(c, selection.blocks, tau)

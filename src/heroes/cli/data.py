@@ -20,6 +20,7 @@ app.add_typer(data_app, name="data")
 Directory = Annotated[
     Path | None, typer.Option("--dir", help="Where data sets lie; by default $HEROES_DATA, else the user's data folder.")
 ]
+MOST_DRAWN = 1000  # clients in a picture; more would be narrower than its pixels
 Name = Annotated[str, typer.Argument(help="The data set (see `heroes data list`).")]
 
 
@@ -93,7 +94,9 @@ def plot_command(
         shared = federated(config, found)
         labels = shared.train.targets.numpy()
         classes = int(labels.max()) + 1
-        counts = np.stack([np.bincount(labels[shared.shares[n]], minlength=classes) for n in range(len(shared.shares))])
-        paths = save_figure(label_distribution(counts, f"{config.task}, partition {config.data.partition}"), output)
+        clients, shown = len(shared.shares), min(len(shared.shares), MOST_DRAWN)
+        counts = np.stack([np.bincount(labels[shared.shares[n]], minlength=classes) for n in range(shown)])
+        title = f"{config.task}, partition {config.data.partition}" + (f" ({clients:,} clients)" if shown < clients else "")
+        paths = save_figure(label_distribution(counts, title), output)
     for path in paths:
         out_console.print(str(path), markup=False, soft_wrap=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from heroes.data.datasets import DataOptions, Dataset, Progress, data_directory
 from heroes.data.digits import load_digits
 from heroes.data.downloading import Patience
-from heroes.data.examples import Examples, FederatedData, Shares, from_dataset
+from heroes.data.examples import DrawnShares, Examples, FederatedData, Shares, from_dataset
 from heroes.data.fetching import Listing, get, listed
 from heroes.data.loading import DATASETS, load
-from heroes.data.partitions import PARTITIONS, SplitRequest, share_out
+from heroes.data.partitions import PARTITIONS, SplitRequest
+from heroes.data.sharing import share_out
 from heroes.data.verifying import Verdict, verify
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "PARTITIONS",
     "DataOptions",
     "Dataset",
+    "DrawnShares",
     "Examples",
     "FederatedData",
     "Listing",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from heroes import seeds
 from heroes.errors import DataError
 from heroes.messages import Integers
 
@@ -81,19 +82,47 @@ class Shares:
 
 
 @dataclass(frozen=True)
+class DrawnShares:
+    """Every client draws `size` examples when they are asked for, always the same ones: nothing is kept per client.
+
+    `mix` says how many of each class a client gets. They come from all examples of the class, so that an example can be in many
+    shares; it is twice in the same one only where a class has fewer examples than the client is to get of it.
+    """
+
+    clients: int
+    size: int
+    seed: int
+    by_class: Shares
+    mix: Callable[[int, np.random.Generator], Integers]
+
+    def __len__(self) -> int:
+        return self.clients
+
+    def __getitem__(self, client: int) -> Integers:
+        rng = seeds.stream(self.seed, range(self.clients)[client])
+        counts = self.mix(client, rng).tolist()
+        return np.concatenate([_some(self.by_class[c], count, rng) for c, count in enumerate(counts) if count])
+
+
+def _some(pool: Integers, count: int, rng: np.random.Generator) -> Integers:
+    return pool[rng.choice(len(pool), count, replace=count > len(pool))]
+
+
+@dataclass(frozen=True)
 class FederatedData:
     """What a federation learns from: training examples shared over clients, and a test set at the server."""
 
     train: Examples
     test: Examples
-    shares: Shares
+    shares: Shares | DrawnShares
     classes: int | None = None  # how many there are; None: as many as the labels show
 
     def __post_init__(self) -> None:
-        sizes = np.diff(self.shares.starts)
+        source = self.shares.by_class if isinstance(self.shares, DrawnShares) else self.shares
+        sizes = np.diff(source.starts)
         if (sizes < 1).any():
             raise DataError(f"client {int(np.argmin(sizes))} has no examples; every client needs at least one")
-        order = self.shares.order
+        order = source.order
         if order.min() < 0 or order.max() >= len(self.train):
             raise DataError(f"the shares name example {order.max()}, but there are only {len(self.train)} training examples")
 

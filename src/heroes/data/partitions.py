@@ -1,4 +1,4 @@
-"""How examples are shared out over clients. Every partition gives each client at least one example, and none to two.
+"""How examples are dealt out over clients. Every partition gives each client at least one example, and none to two.
 
 `iid` and `dirichlet` use every example, `natural` all of every owner it keeps; `gamma`, `by_device` and `missing` keep their
 proportions and leave out what does not fit.
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heroes.data.examples import Shares
-from heroes.errors import DataError, did_you_mean
+from heroes.errors import DataError
 from heroes.messages import Integers
 
 
@@ -35,27 +35,6 @@ class SplitRequest:
 Partition = Callable[[SplitRequest, np.random.Generator], Shares]
 
 
-def share_out(
-    name: str,
-    labels: npt.NDArray[np.integer[Any]],
-    clients: int,
-    rng: np.random.Generator,
-    level: float | None = None,
-    *,
-    owners: Integers | None = None,
-    device_of: npt.NDArray[np.integer[Any]] | None = None,
-) -> Shares:
-    """Share the examples out by the named partition.
-
-    `level` is its non-IID level: the percentage of gamma and by_device, dirichlet's alpha, the number of classes missing.
-    """
-    if name not in PARTITIONS:
-        raise DataError(f"unknown partition {name!r}: {did_you_mean(name, PARTITIONS)}")
-    if clients > len(labels):
-        raise DataError(f"{clients} clients cannot share {len(labels)} examples; use at most {len(labels)} clients")
-    return PARTITIONS[name](SplitRequest(labels, clients, level, owners, device_of), rng)
-
-
 def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """Shuffled and dealt out evenly."""
     return Shares.of(list(np.array_split(rng.permutation(len(request.labels)), request.clients)))
@@ -63,27 +42,31 @@ def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """`level` percent of a client's examples from one class (client n's is n mod C), the rest evenly from the others."""
-    classes = len(np.unique(request.labels))
-    return _with_main_class(request, np.arange(request.clients) % classes, rng, "gamma")
+    return _with_main_class(request, main_in_turn(request), rng, "gamma")
+
+
+def main_in_turn(request: SplitRequest) -> Integers:
+    """The main class of every client: one after the other."""
+    return np.arange(request.clients) % len(np.unique(request.labels))
 
 
 def by_device(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """As gamma, but the main class follows the device class: weak devices hold some classes, strong ones others."""
+    return _with_main_class(request, main_by_device(request), rng, "by_device")
+
+
+def main_by_device(request: SplitRequest) -> Integers:
+    """The main class of every client: classes in order over the devices in order, each device's in turn over its clients.
+
+    >>> main_by_device(SplitRequest(np.arange(4), 5, device_of=np.array([0, 1, 0, 1, 0]))).tolist()
+    [0, 2, 1, 3, 0]
+    """
     if request.device_of is None:
         raise DataError("partition 'by_device' needs the device class of every client, and none was given")
     if len(request.device_of) != request.clients:
         raise DataError(f"device_of names the device class of {len(request.device_of)} clients, but there are {request.clients}")
-    main = _main_by_device(request.device_of, len(np.unique(request.labels)))
-    return _with_main_class(request, main, rng, "by_device")
-
-
-def _main_by_device(device_of: npt.NDArray[np.integer[Any]], classes: int) -> Integers:
-    """The main class of every client: classes in order over the devices in order, each device's in turn over its clients.
-
-    >>> _main_by_device(np.array([0, 1, 0, 1, 0]), 4).tolist()
-    [0, 2, 1, 3, 0]
-    """
-    devices, device = np.unique(device_of, return_inverse=True)
+    devices, device = np.unique(request.device_of, return_inverse=True)
+    classes = len(np.unique(request.labels))
     holder = np.arange(classes) * len(devices) // classes
     main = np.empty(len(device), dtype=np.int64)
     for d in range(len(devices)):
@@ -97,13 +80,10 @@ def _main_by_device(device_of: npt.NDArray[np.integer[Any]], classes: int) -> In
 
 def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Generator, name: str) -> Shares:
     """The largest equal shares that keep the proportions exact."""
-    level = 40.0 if request.level is None else request.level
-    if not 0 <= level <= 100:
-        raise DataError(f"partition {name!r} has a level of {level:g}; it is a percentage, 0 to 100")
-    labels, clients = request.labels, request.clients
+    labels, clients, level = request.labels, request.clients, percentage(request, name)
     supply = np.unique(labels, return_counts=True)[1]
     for size in range(len(labels) // clients, 0, -1):
-        demand = _main_class_counts(main, len(supply), size, level)
+        demand = main_class_counts(main, _turns(main), len(supply), size, level)
         if (demand.sum(axis=0) <= supply).all():
             return _deal(labels, demand, rng)
     raise DataError(
@@ -112,15 +92,22 @@ def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Gener
     )
 
 
-def _main_class_counts(main: Integers, classes: int, size: int, level: float) -> Integers:
-    """How many examples of each class every client gets: (clients, classes)."""
+def percentage(request: SplitRequest, name: str) -> float:
+    """The level of gamma and by_device."""
+    level = 40.0 if request.level is None else request.level
+    if not 0 <= level <= 100:
+        raise DataError(f"partition {name!r} has a level of {level:g}; it is a percentage, 0 to 100")
+    return level
+
+
+def main_class_counts(main: Integers, turn: Integers, classes: int, size: int, level: float) -> Integers:
+    """How many examples of each class every client gets: (clients, classes). What is left over goes to classes in turn."""
     if classes == 1:
         return np.full((len(main), 1), size, dtype=np.int64)
     of_main = round(level / 100 * size)
     each, extra = divmod(size - of_main, classes - 1)
     offset = (np.arange(classes)[None, :] - main[:, None]) % classes  # 0 at the main class, then 1 .. C-1
-    turn = _turns(main)[:, None] * max(extra, 1)  # who gets one more moves on from client to client
-    counts = each + ((offset - 1 - turn) % (classes - 1) < extra)
+    counts = each + ((offset - 1 - turn[:, None] * max(extra, 1)) % (classes - 1) < extra)
     return np.where(offset == 0, of_main, counts).astype(np.int64)
 
 
@@ -140,21 +127,27 @@ def _turns(main: Integers) -> Integers:
 def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """Each client lacks `level` of the classes and has the same number of examples of every other; 0 is IID."""
     supply = np.unique(request.labels, return_counts=True)[1]
-    classes, level = len(supply), 40 if request.level is None else request.level
-    if level != int(level) or not 0 <= level < classes:
-        raise DataError(
-            f"partition 'missing' has a level of {level:g}; it is the number of classes that a client lacks, 0 to {classes - 1}"
-        )
-    has = ~_dealt_evenly(request.clients, classes, int(level), rng)
+    classes, level = len(supply), classes_lacking(request, len(supply))
+    has = ~_dealt_evenly(request.clients, classes, level, rng)
     holders = has.sum(axis=0)
     each = int((supply // np.maximum(holders, 1))[holders > 0].min())
     if each == 0:
         raise DataError(
-            f"partition 'missing' at {level:g} needs one example of every class for each of up to {holders.max()} clients that "
+            f"partition 'missing' at {level} needs one example of every class for each of up to {holders.max()} clients that "
             f"have it, but there are {supply.min()} of some; use fewer clients"
         )
     turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(holders, 1)  # what is left over: one more for the first
     return _deal(request.labels, np.where(has, each + (turn < supply - each * holders), 0), rng)
+
+
+def classes_lacking(request: SplitRequest, classes: int) -> int:
+    """The level of missing."""
+    level = 40 if request.level is None else request.level
+    if level != int(level) or not 0 <= level < classes:
+        raise DataError(
+            f"partition 'missing' has a level of {level:g}; it is the number of classes that a client lacks, 0 to {classes - 1}"
+        )
+    return int(level)
 
 
 def _dealt_evenly(clients: int, classes: int, level: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
@@ -200,9 +193,7 @@ def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 def dirichlet(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """Each class is spread over the clients in proportions drawn from Dirichlet(level); small levels are less even."""
-    labels, clients, level = request.labels, request.clients, 0.5 if request.level is None else request.level
-    if not level > 0:
-        raise DataError(f"partition 'dirichlet' has a level of {level:g}; it must be above 0")
+    labels, clients, level = request.labels, request.clients, concentration(request)
     owner = np.empty(len(labels), dtype=np.int64)
     for c in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == c))
@@ -211,6 +202,14 @@ def dirichlet(request: SplitRequest, rng: np.random.Generator) -> Shares:
     _nobody_empty(owner, clients, rng)
     order = np.argsort(owner, kind="stable")
     return Shares(order, np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))]))
+
+
+def concentration(request: SplitRequest) -> float:
+    """The level of dirichlet."""
+    level = 0.5 if request.level is None else request.level
+    if not level > 0:
+        raise DataError(f"partition 'dirichlet' has a level of {level:g}; it must be above 0")
+    return level
 
 
 def _nobody_empty(owner: Integers, clients: int, rng: np.random.Generator) -> None:

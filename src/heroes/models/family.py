@@ -72,12 +72,12 @@ class LocalModel:
         self,
         module: nn.Module,
         parameters: Mapping[str, nn.Parameter],
-        shapes: Mapping[str, tuple[int, ...]],
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
         bases: Sequence[nn.Parameter] = (),
     ) -> None:
         self.module = module
         self.parameters = dict(parameters)
-        self.shapes = dict(shapes)
+        self.shapes = dict(shapes or {name: tuple(p.shape) for name, p in parameters.items()})
         self.bases = tuple(bases)
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class Family:
     def dense(self, width: int) -> LocalModel:
         """The plain module of this width; its tensors are the weights."""
         module = self.module(width)
-        return LocalModel(module, dict(module.named_parameters()), self.weight_shapes(width))
+        return LocalModel(module, dict(module.named_parameters()))
 
     def composed(self, width: int) -> LocalModel:
         """The module of this width with every composed weight replaced by its factors."""

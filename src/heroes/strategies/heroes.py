@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from heroes.composition.blocks import add_steps, choose, evening_tau, grid_selection
+from heroes.composition.blocks import add_steps, grid_selection, serve
 from heroes.fleet.costs import Costs
 from heroes.messages import (
     Assignment,
@@ -111,7 +111,11 @@ class Heroes:
             seconds = deadline.seconds
             rho = seconds / 10 if self.rho is None else self.rho
             intervals = step_intervals(load.mu, load.nu, deadline, rho, self.limits)
-        selections, taus = self._serve_all(state, load, intervals)
+        wishes = zip(load.widths.tolist(), intervals.low.tolist(), intervals.high.tolist(), strict=True)
+        selections, taus = [], []
+        for selection, tau in serve(self.blocks, np.array(state.memory.counters, dtype=np.int64), wishes):
+            selections.append(selection)
+            taus.append(tau)
         given = assignments(state.round + 1, cohort, load, eta, selections, taus, intervals.straggler.tolist(), probing)
         return Plan(given, chosen.tau, chosen.rounds, chosen.rule, seconds, chosen.scale, chosen.threshold_unreachable)
 
@@ -143,7 +147,9 @@ class Heroes:
             chosen = self._pace(state, eta, float(load.mu.mean()), float(load.nu.mean()))
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
             return chosen, Deadline(seconds)
-        paces = [self._pace(state, eta, float(m), float(n)) for m, n in zip(load.mu, load.nu, strict=True)]
+        paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
+        if paces[0].rule == "time":  # else the pace does not depend on the client
+            paces = [self._pace(state, eta, mu, nu) for mu, nu in zip(load.mu.tolist(), load.nu.tolist(), strict=True)]
         deadline = fastest_deadline(load.mu, load.nu, paces)
         assert deadline.setter is not None
         return paces[deadline.setter], deadline
@@ -163,17 +169,6 @@ class Heroes:
             calibrated=self.pace == "calibrated",
             scale=state.memory.pace_scale,
         )
-
-    def _serve_all(self, state: State, load: Load, intervals: Intervals) -> tuple[list[Selection], list[int]]:
-        """Clients in order: blocks first, then the tau that evens the counters out."""
-        counters = np.array(state.memory.counters, dtype=np.int64)
-        selections: list[Selection] = []
-        taus: list[int] = []
-        for width, low, high in zip(load.widths.tolist(), intervals.low.tolist(), intervals.high.tolist(), strict=True):
-            selections.append(choose(self.blocks, counters, width))
-            taus.append(evening_tau(counters, selections[-1].blocks, low, high))
-            counters = add_steps(counters, selections[-1].blocks, taus[-1])
-        return selections, taus
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""

@@ -1,0 +1,32 @@
+"""Run one benchmark, or all of them one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+ALL = {
+    "limit": "client-steps per second against a bare PyTorch loop",
+    "peers": "the same FedAvg job on heroes, Flower and pfl",
+    "composition": "a step of the composed model against the dense one of the same width",
+    "scale": "a hundred to a million clients: seconds a round and memory",
+    "assignment": "how long the server takes to decide who trains what",
+}
+
+
+def main() -> None:
+    lines = [f"  {name:<12} {about}" for name, about in ALL.items()]
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="\n".join(["Measure speed. Without a name, everything is measured in turn:", "", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="*", choices=[*ALL, []], help="what to measure", metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="few turns, to see that it runs; the figures mean little")
+    chosen = parser.parse_args()
+    for name in chosen.name or ALL:
+        importlib.import_module(f"benchmarks.{name}").main(quick=chosen.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Client-steps per second of a whole federation against a bare PyTorch loop that does the same steps and nothing else.
+
+The bare loop is what one would write by hand: a module, a batch indexed out of tensors in memory, cross-entropy, backward,
+`torch.optim.SGD`; two processes of one thread each, which share the work out by its length. It samples nobody, cuts, sends,
+checks and averages nothing.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.common import Side, ratio, save, say, show, take_turns
+from heroes import recipes, rounds
+from heroes.assemble import assemble
+from heroes.config import Config
+from heroes.data.examples import Examples, FederatedData, Shares
+from heroes.messages import Assignment, Plan
+from heroes.models import MODELS
+from heroes.models.family import Family
+
+WORKERS = 2
+GOAL = 0.9
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recipe whose model is trained, the shape of its inputs (or the characters it reads), and the local steps of FedAvg."""
+
+    recipe: str
+    shape: tuple[int, ...]
+    classes: int
+    tau: int
+
+    def data(self) -> FederatedData:
+        """Random examples of the right shapes: 100 clients, 200 each."""
+        generator = torch.Generator().manual_seed(0)
+        count = (20_000, *self.shape)
+        if self.recipe == "shakespeare":
+            inputs = torch.randint(0, self.classes, count, generator=generator)
+        else:
+            inputs = torch.rand(count, generator=generator)
+        train = Examples(inputs, torch.randint(0, self.classes, count[:1], generator=generator))
+        shares = Shares.of(np.array_split(np.arange(count[0]), 100))
+        return FederatedData(train, Examples(train.inputs[:100], train.targets[:100]), shares, self.classes)
+
+
+CASES = {
+    "CNN": Case("cifar10", (3, 32, 32), 10, 20),
+    "RNN": Case("shakespeare", (80,), 80, 10),
+    "ResNet-18": Case("imagenet100", (3, 64, 64), 100, 3),
+}
+
+
+def main(quick: bool = False) -> None:
+    rows, figures = [], []
+    for name, case in CASES.items():
+        data = case.data()
+        for scheme in ("fedavg", "heroes"):
+            say(f"{name}, {scheme}")
+            sides, steps = _measure(case, scheme, data, turns=2 if quick else 5)
+            share = ratio(sides["bare"], sides["heroes"])
+            speeds = [steps / sides[side].median for side in ("bare", "heroes")]
+            first = steps / sides["heroes"].first
+            rows.append((f"{name}, {scheme}", *(f"{s:.1f}" for s in (*speeds, first)), f"{share:.2f}", f"{GOAL:.2f}"))
+            figures.append({"case": name, "scheme": scheme, "bare": speeds[0], "heroes": speeds[1], "share": share})
+            figures[-1] |= {"heroes_first": first, "seconds": {side: s.turns for side, s in sides.items()}}
+    header = ("", "bare loop", "heroes", "first round", "share", "goal")
+    show("Client-steps per second, two processes of one thread each", header, rows)
+    save("limit", figures)
+
+
+def _config(case: Case, scheme: str) -> Config:
+    changes: dict[str, Any] = {"federation.clients": 100, "data.name": "own", "engine.workers": WORKERS}
+    if scheme == "fedavg":
+        changes["strategy.tau"] = case.tau
+    else:  # widths and blocks as ever, but the same steps in every round, so that rounds can be compared
+        changes |= {"strategy.adaptive_tau": False, "strategy.tau_first": case.tau}
+    return recipes.recipe(case.recipe, scheme).changed(changes)
+
+
+def _measure(case: Case, scheme: str, data: FederatedData, turns: int) -> tuple[dict[str, Side], int]:
+    """Turns of one round each; the bare loop does the steps of the same plan."""
+    config = _config(case, scheme)
+    model = partial(MODELS[config.model.name], max_width=config.model.max_width, classes=case.classes)
+    federation = assemble(config, model=model, data=data)
+    state = federation.strategy.begin(0)
+    plan = _plan(federation, state)
+    steps = sum(a.tau for a in plan.assignments)
+    bare = _Bare(federation.family, config, data, plan.assignments)
+
+    def round_again() -> None:
+        rounds.run_round(federation, state)  # always the first round: the same clients, the same work
+
+    try:
+        return take_turns({"bare": bare.turn, "heroes": round_again}, turns), steps
+    finally:
+        bare.close()
+        federation.engine.close()
+
+
+def _plan(federation: rounds.Federation, state: Any) -> Plan:
+    clients = rounds.sample(federation.fleet, federation.cohort, federation.seed, 1)
+    return federation.strategy.assign(state, federation.fleet.status(clients, 1))
+
+
+class _Bare:
+    """Processes that each do a fixed list of (width, steps) when told."""
+
+    def __init__(self, family: Family, config: Config, data: FederatedData, plan: Sequence[Assignment]) -> None:
+        jobs: list[list[tuple[int, int]]] = [[] for _ in range(WORKERS)]
+        for a in sorted(plan, key=lambda a: -a.step_seconds * a.tau * a.selection.width):
+            least = min(jobs, key=lambda own: sum(w * w * tau for w, tau in own))
+            least.append((a.selection.width, a.tau))
+        fork = multiprocessing.get_context("fork")
+        self.links: list[Connection] = []
+        self.processes = []
+        for own in jobs:
+            ours, theirs = fork.Pipe()
+            process = fork.Process(target=_loop, args=(theirs, family, config, data.train, own), daemon=True)
+            process.start()
+            self.links.append(ours)
+            self.processes.append(process)
+
+    def turn(self) -> None:
+        for link in self.links:
+            link.send("go")
+        for link in self.links:
+            link.recv()
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.join()
+
+
+def _loop(link: Connection, family: Family, config: Config, train: Examples, jobs: list[tuple[int, int]]) -> None:
+    torch.set_num_threads(1)
+    composed = config.strategy.name == "heroes"
+    modules: dict[int, Any] = {}
+    for width, _ in jobs:
+        if width not in modules:
+            local = family.composed(width) if composed else family.dense(width)
+            local.load({name: torch.randn(tuple(shape)) * 0.02 for name, shape in local.shapes.items()})
+            modules[width] = local.module if composed else local.module.to(memory_format=torch.channels_last)
+    generator = torch.Generator().manual_seed(1)
+    batch = config.training.batch_size
+    while True:
+        link.recv()
+        for width, tau in jobs:
+            _train(modules[width], config, train.inputs, train.targets, batch, tau, generator)
+        link.send("done")
+
+
+def _train(
+    module: Callable[[Tensor], Tensor], config: Config, inputs: Tensor, targets: Tensor, batch: int, tau: int, generator: Any
+) -> None:
+    t = config.training
+    parameters = list(module.parameters())  # type: ignore[attr-defined]
+    optimiser = torch.optim.SGD(parameters, t.learning_rate, t.momentum, weight_decay=t.weight_decay)
+    for _ in range(tau):
+        where = torch.randint(0, len(targets), (batch,), generator=generator)
+        x = inputs[where]
+        x = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+        optimiser.zero_grad()
+        F.cross_entropy(module(x), targets[where]).backward()
+        if t.clip is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, t.clip)
+        optimiser.step()

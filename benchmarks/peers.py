@@ -1,0 +1,187 @@
+"""The same FedAvg job on heroes, Flower, pfl and, as the limit, a bare loop without federated learning.
+
+Every side lives in processes of its own and does a round when it is its turn, while the others wait, stopped. Peers run as their
+users write them, and once more with heroes' memory layout, so that one sees what is engine and what is layout.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing.connection import Listener
+from pathlib import Path
+
+from benchmarks.common import Side, ratio, save, say, show, take_turns
+from benchmarks.peer_job import JOBS, Answer, Job
+
+GOALS = {("overhead", "Flower"): 3.0, ("overhead", "pfl"): 1.5, ("compute", "Flower"): 1.8, ("compute", "pfl"): 1.25}
+TURNS = {"overhead": (15, 3), "compute": (5, 1)}  # in earnest, and to see that it runs
+TOLERANCE = 2.0  # how much further one side's model may move than another's: each draws its own clients, which alone makes 1.8
+PFL = ("1 thread", "2 threads", "2 processes")
+OFFLINE = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray on loopback only, here too
+    "GLOO_SOCKET_IFNAME": "lo",
+}
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "--local-addr=127.0.0.1"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A side and how it runs."""
+
+    tool: str
+    variant: str = ""
+    layout: str = "default"
+
+    def __str__(self) -> str:
+        return ", ".join(part for part in (self.tool, self.variant, self.layout) if part and part != "default")
+
+
+HEROES = Entry("heroes", "", "channels_last")
+ENTRIES = (
+    HEROES,
+    *(
+        Entry(tool, variant, layout)
+        for layout in ("default", "channels_last")
+        for tool, variant in (("Flower", ""), *(("pfl", variant) for variant in PFL), ("bare", ""))
+    ),
+)
+
+
+class Process:
+    """A side in processes of its own. They are stopped between its turns: Ray's and Flower's never rest."""
+
+    def __init__(self, entry: Entry, job: str, folder: Path) -> None:
+        folder.mkdir()
+        self.entry = entry
+        self.log = folder / "log"
+        launch = TORCHRUN if entry.variant == "2 processes" else []
+        arguments = [entry.tool.lower(), job, entry.layout, entry.variant, str(folder / "line")]
+        with Listener(str(folder / "line")) as listener, self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *launch, "-m", "benchmarks.peer_job", *arguments],
+                cwd=Path(__file__).parents[1],
+                env=os.environ | OFFLINE | {"FLWR_HOME": str(folder)},
+                stdout=log,
+                stderr=log,
+            )
+            self.link = listener.accept()
+        self._signal(signal.SIGSTOP)
+
+    def round(self) -> Answer:
+        self._signal(signal.SIGCONT)
+        try:
+            self.link.send(True)
+            return Answer(*self.link.recv())
+        except (EOFError, OSError):
+            raise RuntimeError(f"{self.entry} has ended:\n{self.log.read_text()[-3000:]}") from None
+        finally:
+            self._signal(signal.SIGSTOP)
+
+    def close(self) -> None:
+        """Ask it to end, and end whatever it leaves behind."""
+        self._signal(signal.SIGCONT)
+        family = descendants(self.process.pid)
+        self.link.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)
+        send(signal.SIGKILL, [*family, self.process.pid])
+        self.process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process.poll() is None:
+            send(number, [self.process.pid, *descendants(self.process.pid)])
+
+
+def send(number: signal.Signals, processes: list[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
+def descendants(ancestor: int) -> list[int]:
+    """The processes that this one started, and those that they started."""
+    found = [ancestor]
+    for number in found:  # it grows meanwhile
+        for children in Path(f"/proc/{number}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, children.read_text().split())
+    return found[1:]
+
+
+def main(quick: bool) -> None:
+    missing = [name for name in ("flwr", "ray", "pfl") if find_spec(name) is None]
+    if missing:
+        raise SystemExit(f"the peers benchmark needs {', '.join(missing)}; make bench BENCH=peers installs them")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and so the sides are ended too
+    save("peers", {name: measure(name, TURNS[name][quick]) for name in JOBS})
+
+
+def measure(name: str, turns: int) -> dict[str, object]:
+    """One job on all sides, in turn."""
+    job, answers = JOBS[name], dict[Entry, Answer]()
+
+    def turn(entry: Entry, process: Process) -> float:
+        answer = process.round()
+        answers.setdefault(entry, answer)
+        return answer.seconds
+
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="peers-"))
+        processes = {}
+        for number, entry in enumerate(ENTRIES):
+            say(f"starting {entry}")
+            processes[entry] = stack.enter_context(closing(Process(entry, name, Path(folder) / str(number))))
+        sides = take_turns({str(e): lambda e=e, p=p: turn(e, p) for e, p in processes.items()}, turns)
+    check(job, answers)
+    found = {entry: sides[str(entry)] for entry in ENTRIES}
+    report(name, job, found)
+    milliseconds = 1000 / job.cohort
+    return {
+        str(entry): {
+            "first_ms": side.first * milliseconds,
+            "ms": [seconds * milliseconds for seconds in side.turns],
+            "against_heroes": ratio(side, found[HEROES]),
+            "moved": answers[entry].moved,
+        }
+        for entry, side in found.items()
+    }
+
+
+def check(job: Job, answers: dict[Entry, Answer]) -> None:
+    """All sides did the same job: the same number of steps in the first round, and the model moved about as far."""
+    steps = {str(entry): answer.steps for entry, answer in answers.items()}
+    assert set(steps.values()) == {job.cohort * job.steps}, f"not all did {job.cohort * job.steps} steps: {steps}"
+    moved = {str(entry): answer.moved for entry, answer in answers.items() if entry.tool != "bare"}
+    assert max(moved.values()) < TOLERANCE * min(moved.values()), f"the models moved differently far: {moved}"
+
+
+def report(name: str, job: Job, found: dict[Entry, Side]) -> None:
+    """Against each peer counts its fastest variant as its users write it."""
+    rows = []
+    best = {
+        tool: min((e for e in found if (e.tool, e.layout) == (tool, "default")), key=lambda e: found[e].median)
+        for tool in ("Flower", "pfl")
+    }
+    for entry, side in found.items():
+        goal = GOALS[name, entry.tool] if best.get(entry.tool) == entry else None
+        against = ratio(side, found[HEROES])
+        verdict = "" if goal is None else f"at least {goal:g}: {'met' if against >= goal else 'missed'}"
+        per_client = [f"{1000 * seconds / job.cohort:.4g}" for seconds in (side.first, side.median)]
+        rows.append([str(entry), *per_client, f"{against:.2f}", verdict])
+    show(
+        f"{name}: {job.cohort} of {job.clients} clients, {job.steps} steps of batch {job.batch}",
+        ["side", "first round", "ms per client", "against heroes", "goal"],
+        rows,
+        "Median over rounds; the first round is apart. Two cores for every side.",
+    )

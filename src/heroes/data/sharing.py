@@ -1,0 +1,43 @@
+"""Who gets which examples: dealt out, each to one client at most, or drawn by every client from all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heroes.data.drawing import draw
+from heroes.data.examples import DrawnShares, Shares
+from heroes.data.partitions import PARTITIONS, SplitRequest
+from heroes.errors import DataError, did_you_mean
+from heroes.messages import Integers
+
+
+def share_out(
+    name: str,
+    labels: npt.NDArray[np.integer[Any]],
+    clients: int,
+    rng: np.random.Generator,
+    level: float | None = None,
+    *,
+    owners: Integers | None = None,
+    device_of: npt.NDArray[np.integer[Any]] | None = None,
+    examples_per_client: int | None = None,
+) -> Shares | DrawnShares:
+    """Share the examples out by the named partition.
+
+    `level` is its non-IID level: the percentage of gamma and by_device, dirichlet's alpha, the number of classes missing. With
+    `examples_per_client` every client draws that many from all examples, and there may be more clients than examples.
+    """
+    if name not in PARTITIONS:
+        raise DataError(f"unknown partition {name!r}: {did_you_mean(name, PARTITIONS)}")
+    request = SplitRequest(labels, clients, level, owners, device_of)
+    if examples_per_client is not None:
+        return draw(name, request, examples_per_client, rng)
+    if clients > len(labels):
+        raise DataError(
+            f"{clients} clients cannot share {len(labels)} examples; use at most {len(labels)} clients, or let clients have "
+            "examples in common: data.examples_per_client says how many each draws"
+        )
+    return PARTITIONS[name](request, rng)
