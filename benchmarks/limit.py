@@ -40,6 +40,7 @@ class Case:
     shape: tuple[int, ...]
     classes: int
     tau: int
+    cohort: int = 10
 
     def data(self) -> FederatedData:
         """Random examples of the right shapes: 100 clients, 200 each."""
@@ -56,8 +57,8 @@ class Case:
 
 CASES = {
     "CNN": Case("cifar10", (3, 32, 32), 10, 20),
-    "RNN": Case("shakespeare", (80,), 80, 10),
-    "ResNet-18": Case("imagenet100", (3, 64, 64), 100, 3),
+    "RNN": Case("shakespeare", (80,), 80, 20),
+    "ResNet-18": Case("imagenet100", (3, 64, 64), 100, 20, 4),
 }
 
 
@@ -67,7 +68,7 @@ def main(quick: bool = False) -> None:
         data = case.data()
         for scheme in ("fedavg", "heroes"):
             say(f"{name}, {scheme}")
-            sides, steps = _measure(case, scheme, data, turns=2 if quick else 5)
+            sides, steps = _measure(case, scheme, data, turns=2 if quick else 3)
             share = ratio(sides["bare"], sides["heroes"])
             speeds = [steps / sides[side].median for side in ("bare", "heroes")]
             first = steps / sides["heroes"].first
@@ -80,11 +81,16 @@ def main(quick: bool = False) -> None:
 
 
 def _config(case: Case, scheme: str) -> Config:
-    changes: dict[str, Any] = {"federation.clients": 100, "data.name": "own", "engine.workers": WORKERS}
+    changes: dict[str, Any] = {
+        "federation.clients": 100,
+        "federation.cohort": case.cohort,
+        "data.name": "own",
+        "engine.workers": WORKERS,
+    }
     if scheme == "fedavg":
         changes["strategy.tau"] = case.tau
     else:  # widths and blocks as ever, but the same steps in every round, so that rounds can be compared
-        changes |= {"strategy.adaptive_tau": False, "strategy.tau_first": case.tau}
+        changes |= {"strategy.adaptive_tau": False, "strategy.tau_first": case.tau, "strategy.tau_min": 1}
     return recipes.recipe(case.recipe, scheme).changed(changes)
 
 

@@ -21,7 +21,7 @@ from benchmarks.common import Side, ratio, save, say, show, take_turns
 from benchmarks.peer_job import JOBS, Answer, Job
 
 GOALS = {("overhead", "Flower"): 3.0, ("overhead", "pfl"): 1.5, ("compute", "Flower"): 1.8, ("compute", "pfl"): 1.25}
-TURNS = {"overhead": (15, 3), "compute": (5, 1)}  # in earnest, and to see that it runs
+TURNS = {"overhead": (9, 3), "compute": (2, 1)}  # in earnest, and to see that it runs
 TOLERANCE = 2.0  # how much further one side's model may move than another's: each draws its own clients, which alone makes 1.8
 PFL = ("1 thread", "2 threads", "2 processes")
 OFFLINE = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from heroes.exchange import pack_tensors, pack_update, pack_with_feedback, tenso
 from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Estimates, Lost, Update
 from heroes.recipes import digits
-from heroes.rounds import Stop, make_task, run, run_round
+from heroes.rounds import Stop, as_sent, make_task, run, run_round
 from heroes.submodels import cut_out, cut_shapes
 
 SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]
@@ -45,7 +46,7 @@ def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_see
     for a, client in zip(plan, entry.clients, strict=True):
         whole = cut_out(begun.tensors, federation.strategy.cut(a.selection))
         sent = pack_tensors(whole, 8)
-        task = make_task(federation, begun, a)
+        task = make_task(federation, a, partial(as_sent, federation, begun))
         assert same(task.tensors, unpack_tensors(sent))
         answer = exact.train(task, data.train, data.shares[a.client])
         upload = pack_update(answer.tensors, task.tensors, 4, seeds.number(task.seed, "upload"))
@@ -90,7 +91,7 @@ def test_an_update_packed_in_thirty_two_bits_comes_back_bit_for_bit(world):
     federation, data = world.federation(world.fedavg()), world.data()
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
-    task = make_task(federation, begun, plan[0])
+    task = make_task(federation, plan[0], partial(as_sent, federation, begun))
     assert same(task.tensors, unpack_tensors(pack_tensors(begun.tensors, 32)))
     answer = federation.engine.trainer.train(task, data.train, data.shares[plan[0].client]).tensors
     assert same(answer, unpack_update(pack_update(answer, task.tensors, 32, 1), task.tensors))
@@ -112,7 +113,9 @@ def test_rounding_up_or_down_is_drawn_from_the_clients_seed(world):
     federation, data = world.federation(world.fedavg(), up_bits=4, batch_size=100, momentum=0.0), world.data()
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
-    task = make_task(federation, begun, replace(plan[0], tau=1))  # one step on the whole share: no other randomness but the order
+    task = make_task(
+        federation, replace(plan[0], tau=1), partial(as_sent, federation, begun)
+    )  # one step on the whole share: no other randomness but the order
     share = data.shares[plan[0].client]
     one, again, other = (
         federation.engine.trainer.train(replace(task, seed=seed), data.train, share).tensors for seed in (5, 5, 6)
@@ -160,7 +163,7 @@ def test_what_rounding_left_out_is_kept_for_those_who_answered_and_sent_next_tim
         before, cohort = state, federation.fleet.status(np.array(clients), number)
         uploads = []
         for a in federation.strategy.assign(before, cohort).assignments:
-            task = make_task(federation, before, a)
+            task = make_task(federation, a, partial(as_sent, federation, before))
             left = kept.get(a.client, {name: torch.zeros_like(value) for name, value in task.tensors.items()})
             assert same(task.residuals, left)
             assert (a.client in returning) == any(value.any() for value in left.values())

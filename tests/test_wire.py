@@ -6,6 +6,7 @@ import math
 import socket
 import struct
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -88,3 +89,25 @@ def test_an_end_in_the_midst_is_an_end(sent):
         left.close()
         with pytest.raises(EOFError):
             Channel(right).receive()
+
+
+def test_what_messages_have_in_common_travels_once_and_again_after_forgetting():
+    here, there = socket.socketpair()
+    sender, receiver = Channel(here), Channel(there)
+    slices = [{"w": torch.full((5,), float(n))} for n in range(11)]
+    sizes = []
+    real = here.sendmsg
+    sender.link = SimpleNamespace(sendmsg=lambda buffers: sizes.append(sum(map(len, buffers))) or real(buffers))
+    for n in (0, 0, 1, 0, 2, 3, 4, 5, 6, 7, 7, 8, 0, 0, 9, 10):
+        sender.send(Frame({"n": n}, {"own": torch.tensor([n])}, slices[n]))
+        arrived = receiver.receive()
+        assert arrived.header["n"] == int(arrived.tensors["own"])
+        assert torch.equal(arrived.common["w"], slices[n]["w"])
+    assert sizes[1] < sizes[0]
+    sender.forget()
+    sender.send(Frame({"n": 10}, {"own": torch.tensor([10])}, slices[10]))
+    assert sizes[-1] == sizes[-2]
+    assert torch.equal(receiver.receive().common["w"], slices[10]["w"])
+    sender.send(Frame({}, {}))
+    assert receiver.receive().common is None
+    here.close(), there.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,12 +14,27 @@ from heroes.contracts import Clock, Engine, Strategy, Timing
 from heroes.errors import TrainingError
 from heroes.exchange import Feedback, pack_tensors, unpack_tensors
 from heroes.fleet.devices import Fleet
-from heroes.messages import Assignment, ClientRecord, Facts, Integers, Plan, RoundRecord, Score, ServerState, Task, Update
+from heroes.messages import (
+    Assignment,
+    ClientRecord,
+    Facts,
+    Integers,
+    Plan,
+    RoundRecord,
+    Score,
+    Selection,
+    ServerState,
+    Task,
+    Tensors,
+    Update,
+)
 from heroes.models.family import Family
 from heroes.pairing import Pairing
 from heroes.submodels import cut_out, cut_shapes
 
 M = TypeVar("M")
+Sent = Callable[[Selection], Tensors]
+_SLICES = 8  # kept during a round; the same slice is cut anew when more others came between
 
 
 @dataclass(frozen=True)
@@ -74,23 +90,29 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
     number = state.round + 1
     clients = f.fleet.status(sample(f.fleet, f.cohort, f.seed, number), number)  # who, and how fast today
     plan = f.strategy.assign(state, clients)  # width, blocks, tau for each
-    updates = f.engine.run(plan.assignments, lambda a: make_task(f, state, a))  # local training happens behind this line
+    sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))  # clients may get the same slice
+    updates = f.engine.run(plan.assignments, lambda a: make_task(f, a, sent))  # local training happens behind this line
     answers = Pairing(plan.assignments, updates, lambda a: cut_shapes(state.tensors, f.strategy.cut(a.selection)))
-    after, facts = f.strategy.aggregate(state, plan, received(f, state, answers))
+    after, facts = f.strategy.aggregate(state, plan, received(f, state, answers, sent))
     return record(after, plan, answers, facts, f.clock.elapse(plan.assignments))
 
 
-def make_task(f: Federation, state: ServerState[M], assignment: Assignment) -> Task:
-    """Cut the client's slice out of the global model, as it looks after travelling down."""
-    cut = f.strategy.cut(assignment.selection)
-    tensors = cut_out(state.tensors, cut)
-    if f.down_bits < 32:
-        tensors = unpack_tensors(pack_tensors(tensors, f.down_bits))
-    residuals = None if f.feedback is None else f.feedback.residuals(assignment.client, cut)
-    return Task(assignment, tensors, seeds.client(f.seed, assignment.round, assignment.client), residuals)
+def as_sent(f: Federation, state: ServerState[M], selection: Selection) -> Tensors:
+    """A slice cut out of the global model, as it looks after travelling down."""
+    tensors = cut_out(state.tensors, f.strategy.cut(selection))
+    return unpack_tensors(pack_tensors(tensors, f.down_bits)) if f.down_bits < 32 else tensors
 
 
-def received(f: Federation, state: ServerState[M], answers: Pairing) -> Iterator[tuple[Assignment, Update]]:
+def make_task(f: Federation, assignment: Assignment, sent: Sent) -> Task:
+    """What a client is told."""
+    residuals = None
+    if f.feedback is not None:
+        residuals = f.feedback.residuals(assignment.client, f.strategy.cut(assignment.selection))
+    seed = seeds.client(f.seed, assignment.round, assignment.client)
+    return Task(assignment, sent(assignment.selection), seed, residuals)
+
+
+def received(f: Federation, state: ServerState[M], answers: Pairing, sent: Sent) -> Iterator[tuple[Assignment, Update]]:
     """Hand the answers on, undoing what rounding did on the way.
 
     A client that got a rounded slice moved it somewhere: the exact slice is moved the same way, or small steps would be lost.
@@ -101,9 +123,8 @@ def received(f: Federation, state: ServerState[M], answers: Pairing) -> Iterator
         if f.feedback is not None and update.residuals is not None:
             f.feedback.keep(assignment.client, cut, update.residuals)
         if f.down_bits < 32:
-            exact = cut_out(state.tensors, cut)
-            sent = unpack_tensors(pack_tensors(exact, f.down_bits))
-            update = replace(update, tensors={name: t + (exact[name] - sent[name]) for name, t in update.tensors.items()})
+            exact, rounded = cut_out(state.tensors, cut), sent(assignment.selection)
+            update = replace(update, tensors={name: t + (exact[name] - rounded[name]) for name, t in update.tensors.items()})
         yield assignment, update
 
 

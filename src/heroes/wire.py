@@ -4,7 +4,8 @@
     header    JSON: plain values, and name, type and shape of every tensor
     body      the tensors, each from a multiple of 64 bytes on, where torch would put it: sums depend on that
 
-Task and Update stand on both sides; JSON keeps every float, NaN too.
+Tensors that many messages have in common (a slice that several clients get, a model that is tested in parts) travel once: both
+ends remember the last few of them. Task and Update stand on both sides; JSON keeps every float, NaN too.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ B = TypeVar("B", bytearray, memoryview)
 Bytes = npt.NDArray[np.uint8]
 _ALIGNMENT = 64
 _BUFFERS = 256  # handed to the system at a time
+_REMEMBERED = 8  # sets of common tensors
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One message: plain values, and tensors."""
+    """One message: plain values, tensors, and tensors that other messages have too: the same mapping, nobody changes it."""
 
     header: Mapping[str, Any]
     tensors: Tensors
+    common: Tensors | None = None
 
     def group(self, name: str) -> dict[str, Tensor]:
         """The tensors of one group, by their own names."""
@@ -47,15 +50,22 @@ class Channel:
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
+        self._sent: list[Tensors] = []
+        self._received: list[Tensors] = []
+
+    def forget(self) -> None:
+        """Keep nothing for later; what is common to the messages from here on is sent anew."""
+        self._sent.clear()
 
     def fileno(self) -> int:
         return self.link.fileno()
 
     def send(self, frame: Frame) -> None:
-        described = [[name, str(t.dtype).removeprefix("torch."), list(t.shape)] for name, t in frame.tensors.items()]
-        header = json.dumps({"tensors": described, "values": frame.header}).encode()
+        place, news = self._place(frame.common)
+        described = [[name, str(t.dtype).removeprefix("torch."), list(t.shape)] for name, t in (*news, *frame.tensors.items())]
+        header = json.dumps({"tensors": described, "values": frame.header, "common": [place, len(news)]}).encode()
         buffers = deque([memoryview(len(header).to_bytes(8, "big") + header)])
-        for tensor in frame.tensors.values():
+        for _, tensor in (*news, *frame.tensors.items()):
             flat = raw(tensor).data
             buffers += flat, memoryview(bytes(-len(flat) % _ALIGNMENT))
         while buffers:
@@ -64,6 +74,18 @@ class Channel:
                 sent -= len(buffers.popleft())
             if buffers:
                 buffers[0] = buffers[0][sent:]
+
+    def _place(self, common: Tensors | None) -> tuple[int | None, list[tuple[str, Tensor]]]:
+        """Where the other end has these tensors, and those of them that it does not have yet: all or none."""
+        if common is None:
+            return None, []
+        for place, known in enumerate(self._sent):
+            if known is common:
+                return place, []
+        if len(self._sent) == _REMEMBERED:
+            self._sent.clear()
+        self._sent.append(common)
+        return len(self._sent) - 1, list(common.items())
 
     def receive(self) -> Frame:
         header = json.loads(self._read(bytearray(int.from_bytes(self._read(bytearray(8)), "big"))))
@@ -76,8 +98,11 @@ class Channel:
             at += size + -size % _ALIGNMENT
         body = torch.empty(at, dtype=torch.uint8)
         self._read(body.numpy().data)
-        tensors = {name: body[start : start + size].view(dtype).reshape(shape) for name, dtype, shape, start, size in pieces}
-        return Frame(header["values"], tensors)
+        tensors = [(name, body[start : start + size].view(dtype).reshape(shape)) for name, dtype, shape, start, size in pieces]
+        place, news = header["common"]
+        if news:
+            self._received[place:] = [dict(tensors[:news])]
+        return Frame(header["values"], dict(tensors[news:]), None if place is None else self._received[place])
 
     def _read(self, into: B) -> B:
         rest = memoryview(into)
@@ -100,7 +125,7 @@ def raw(tensor: Tensor) -> Bytes:
 def task_frame(task: Task) -> Frame:
     """A task as it travels."""
     values = {"assignment": asdict(task.assignment), "seed": task.seed, "feedback": task.residuals is not None}
-    return Frame(values, _grouped("tensors", task.tensors) | _grouped("residuals", task.residuals or {}))
+    return Frame(values, task.residuals or {}, task.tensors)
 
 
 def read_task(frame: Frame) -> Task:
@@ -108,8 +133,8 @@ def read_task(frame: Frame) -> Task:
     part = values["assignment"]["selection"]
     selection = Selection(part["width"], tuple(part["groups"]), tuple(part["blocks"]))
     assignment = Assignment(**{**values["assignment"], "selection": selection})
-    residuals = frame.group("residuals") if values["feedback"] else None
-    return Task(assignment, frame.group("tensors"), values["seed"], residuals)
+    assert frame.common is not None
+    return Task(assignment, frame.common, values["seed"], frame.tensors if values["feedback"] else None)
 
 
 def update_frame(update: Update) -> Frame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Facts, Selection
-from heroes.rounds import make_task, run_round
+from heroes.rounds import as_sent, make_task, run_round
 from heroes.schedule import LearningRate
 from heroes.submodels import cut_out
 
@@ -64,7 +65,7 @@ def test_a_round_is_the_mean_of_what_its_clients_trained(world):
     data, trainer = world.data(), Trainer(federation.family, LocalSettings(batch_size=5, probes=0, train_in="dense"))
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     updates = [
-        trainer.train(make_task(federation, begun, a), data.train, data.shares[a.client]).tensors
+        trainer.train(make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]).tensors
         for a in federation.strategy.assign(begun, clients).assignments
     ]
     assert len(updates) == 4

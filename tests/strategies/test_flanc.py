@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Facts, Task
 from heroes.models.family import Family
-from heroes.rounds import make_task, run_round
+from heroes.rounds import as_sent, make_task, run_round
 from heroes.submodels import cut_out
 
 BASIS, COEFFICIENT = "2.weight.basis", "2.weight.coefficient"
@@ -70,7 +71,10 @@ def test_a_round_by_hand_over_mixed_widths(world):
     data, trainer = world.data(), Trainer(federation.family, LocalSettings(batch_size=5, probes=0, regulariser=0.1))
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     plan = federation.strategy.assign(begun, clients).assignments
-    updates = [trainer.train(make_task(federation, begun, a), data.train, data.shares[a.client]).tensors for a in plan]
+    updates = [
+        trainer.train(make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]).tensors
+        for a in plan
+    ]
     assert [a.selection.width for a in plan] == [3, 2, 1, 2]
     torch.testing.assert_close(state.tensors[BASIS], sum(u[BASIS] for u in updates) / 4)
     for name in APART:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from heroes import seeds
 from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Cohort, Estimates, Selection, Update
 from heroes.pacing import Limits
-from heroes.rounds import Stop, make_task, run, run_round
+from heroes.rounds import Stop, as_sent, make_task, run, run_round
 from heroes.strategies.heroes import HeroesMemory, mean_estimates
 from heroes.submodels import cut_out
 
@@ -237,7 +238,7 @@ def test_one_width_is_plain_federated_averaging_of_a_composed_model(world):
     data, trainer = world.data(), Trainer(federation.family, LocalSettings(batch_size=5))
     cohort_of_round = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     updates = [
-        trainer.train(make_task(federation, begun, a), data.train, data.shares[a.client]).tensors
+        trainer.train(make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]).tensors
         for a in federation.strategy.assign(begun, cohort_of_round).assignments
     ]
     assert len(updates) == 4

@@ -36,7 +36,7 @@ class _Test:
     error: str = ""
 
     def frame(self, part: list[int]) -> Frame:
-        return Frame({"width": self.width, "chunks": part}, self.tensors)
+        return Frame({"width": self.width, "chunks": part}, {}, self.tensors)
 
     def note(self, part: list[int], answer: Frame | str) -> None:
         if isinstance(answer, str):

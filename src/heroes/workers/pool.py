@@ -58,6 +58,8 @@ class Pool:
         """Answers to all places of the queue as they come; a string says why there is none."""
         for worker in [w for w in self.workers if not w.process.is_alive()]:
             self._remove(worker)  # died while it had nothing to do
+        for worker in self.workers:
+            worker.channel.forget()
         try:
             while not queue.finished:
                 self._fill(queue, make)

@@ -67,7 +67,7 @@ def _answer(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
 
 def _scored(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
     try:
-        model = trainer.loaded(frame.tensors, frame.header["width"])
+        model = trainer.loaded(frame.common or {}, frame.header["width"])
         tallies = [tally(model, setup.data.test, chunk, setup.batch_size, setup.device) for chunk in frame.header["chunks"]]
     except Exception as error:  # the user's model can fail in any way
         return Frame({"error": said(error)}, {})
