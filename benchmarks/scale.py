@@ -28,10 +28,10 @@ SETUP_SECONDS, MORE_MEGABYTES, MORE_TIME = 5.0, 300.0, 0.05  # the goals: a mill
 
 
 def main(quick: bool) -> None:
-    by_clients = _series([(clients, 10) for clients in CLIENTS], burst=5, turns=1 if quick else 30)
+    by_clients = _series([(clients, 10) for clients in CLIENTS], burst=5, turns=1 if quick else 12)
     _show_clients(by_clients)
     cohorts = [(100_000, cohort) for cohort in (COHORTS[:3] if quick else COHORTS)]
-    by_cohort = _series(cohorts, burst=1, turns=1 if quick else 4, probe_every=10_000)
+    by_cohort = _series(cohorts, burst=1, turns=1 if quick else 2, probe_every=10_000)
     _show_cohorts(by_cohort)
     save("scale", {"clients": by_clients, "cohorts": by_cohort})
 
