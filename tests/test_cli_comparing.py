@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 HEROES = [sys.executable, "-m", "heroes.cli"]
+pytestmark = pytest.mark.timeout(400)  # four runs and a page; on a busy machine that takes its time
 QUICK = ["--rounds", "2", "--set", "federation.cohort=4", "--set", "engine.name=in_process", "--set", "training.probes=0"]
 
 
 def heroes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*HEROES, *arguments], capture_output=True, text=True, timeout=110, cwd=cwd, check=False)
+    return subprocess.run([*HEROES, *arguments], capture_output=True, text=True, timeout=360, cwd=cwd, check=False)
 
 
 @pytest.fixture(scope="module")

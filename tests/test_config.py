@@ -78,6 +78,7 @@ WRONG = {
     "evaluation.every": [0],
     "evaluation.batch_size": [0],
     "evaluation.every_width": ["x"],
+    "checkpoint.every": [-1, 0.5, "x"],
     "engine.name": ["in_proces"],
     "engine.workers": [-1, 1.5, "x"],
     "engine.start": ["forks", 1],

@@ -11,7 +11,7 @@ from heroes.config import parse, to_toml
 from heroes.errors import RunFolderError
 from heroes.messages import RoundRecord
 from heroes.report import read_config, read_records
-from heroes.run_folder import FILES, RunFolder
+from heroes.run_folder import CHECKPOINTS, FILES, RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +20,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> heroes.Run:
     return heroes.run(heroes.recipes.digits(rounds=2, seed=3), out=folder)
 
 
-def test_a_run_leaves_its_four_files(finished: heroes.Run) -> None:
+def test_a_run_leaves_its_four_files_and_its_last_checkpoints(finished: heroes.Run) -> None:
     assert finished.folder is not None
-    assert sorted(path.name for path in finished.folder.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in finished.folder.iterdir()) == sorted([*FILES, CHECKPOINTS])
+    assert len(list((finished.folder / CHECKPOINTS).iterdir())) == 2
 
 
 def test_the_written_configuration_repeats_the_run(finished: heroes.Run) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heroes.data.examples import Examples, FederatedData, Shares
     from heroes.errors import HeroesError
     from heroes.models.layers import stacked
-    from heroes.running import Run, run
+    from heroes.running import Run, resume, run
 
 __version__ = "0.1.0"
 
@@ -30,6 +30,7 @@ _HOMES = {
     "HeroesError": "heroes.errors",
     "Run": "heroes.running",
     "Shares": "heroes.data.examples",
+    "resume": "heroes.running",
     "run": "heroes.running",
     "stacked": "heroes.models.layers",
 }
@@ -46,6 +47,7 @@ __all__ = [
     "data",
     "recipes",
     "report",
+    "resume",
     "run",
     "stacked",
 ]

@@ -19,6 +19,7 @@ from heroes.errors import ConfigError, did_you_mean
 from heroes.sections import (
     SCHEMES,
     AdpConfig,
+    CheckpointConfig,
     DataConfig,
     EngineConfig,
     EvaluationConfig,
@@ -52,6 +53,7 @@ class Config(Section):
     exchange: ExchangeConfig = ExchangeConfig()
     fleet: FleetConfig = FleetConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
     engine: EngineConfig = EngineConfig()
 
     def changed(self, settings: Mapping[str, Any]) -> Config:
@@ -73,6 +75,19 @@ class Config(Section):
         if name not in SCHEMES:
             raise ConfigError(f"strategy.name is {name!r}: {did_you_mean(name, SCHEMES)}")
         return self if name == self.strategy.name else self.model_copy(update={"strategy": SCHEMES[name]()})
+
+    def differs(self, other: Config) -> Iterator[str]:
+        """The keys that have another value in the other configuration."""
+        mine, theirs = (dict(_flat(config.model_dump(mode="python"))) for config in (self, other))
+        return (key for key in mine | theirs if mine.get(key) != theirs.get(key))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def parse(tree: Mapping[str, Any]) -> Config:

@@ -168,7 +168,7 @@ class Feedback:
     """The residuals of the clients that took part, in global coordinates, so that a later, different cut picks up what it covers.
 
     A client costs at most one global model. Past `limit` bytes the clients that were kept longest ago are forgotten, which
-    loses a correction and nothing else. `kept` (client, then tensor; oldest first) is all there is to write to a checkpoint.
+    loses a correction and nothing else. `kept` (client, then tensor; oldest first) is all there is.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], limit: int = 2**30) -> None:
@@ -179,6 +179,11 @@ class Feedback:
         self.kept: dict[int, dict[str, Tensor]] = {}
         self.nbytes = 0  # in use
         self._blank = {name: torch.zeros(()).expand(shape) for name, shape in shapes.items()}  # takes no memory
+
+    def restore(self, kept: Mapping[int, Tensors]) -> None:
+        """Go on with what was kept before."""
+        self.kept = {client: dict(tensors) for client, tensors in kept.items()}
+        self.nbytes = sum(map(_bytes, self.kept.values()))
 
     def residuals(self, client: int, cut: Cut) -> dict[str, Tensor]:
         """What is left over for this cut; zero where the client never sent."""

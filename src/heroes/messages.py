@@ -150,6 +150,7 @@ class ServerState(Generic[Memory]):
     seconds: float = 0.0  # virtual time spent
     bytes_up: int = 0
     bytes_down: int = 0
+    residuals: Mapping[int, Tensors] = field(default_factory=dict)  # what rounding left out of clients' uploads
 
 
 @dataclass(frozen=True)

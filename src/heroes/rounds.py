@@ -94,6 +94,8 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
     updates = f.engine.run(plan.assignments, lambda a: make_task(f, a, sent))  # local training happens behind this line
     answers = Pairing(plan.assignments, updates, lambda a: cut_shapes(state.tensors, f.strategy.cut(a.selection)))
     after, facts = f.strategy.aggregate(state, plan, received(f, state, answers, sent))
+    if f.feedback is not None:
+        after = replace(after, residuals=dict(f.feedback.kept))
     return record(after, plan, answers, facts, f.clock.elapse(plan.assignments))
 
 
@@ -183,15 +185,25 @@ def _client(n: int, a: Assignment, answers: Pairing, facts: Facts, timing: Timin
     )
 
 
+def begin(f: Federation) -> ServerState[Any]:
+    """The state before the first round."""
+    return f.strategy.begin(seeds.number(f.seed, "model"))
+
+
 Step = tuple[ServerState[Any], RoundRecord]
 
 
-def run(f: Federation, stop: Stop, *, evaluate_every: int = 1, every_width: bool = True) -> Iterator[Step]:
-    """Rounds until it is time to stop. The last record says why and holds the accuracy of every width.
+def run(
+    f: Federation, stop: Stop, *, evaluate_every: int = 1, every_width: bool = True, after: ServerState[Any] | None = None
+) -> Iterator[Step]:
+    """Rounds until it is time to stop, from the beginning or `after` some. The last record says why and holds the accuracy of
+    every width.
 
     A model is tested while the next round trains, unless its accuracy may end the run; its round is handed out after that.
     """
-    state = f.strategy.begin(seeds.number(f.seed, "model"))
+    state = begin(f) if after is None else after
+    if f.feedback is not None:
+        f.feedback.restore(state.residuals)
     complete = f.strategy.widths[-1]
     held: tuple[ServerState[Any], RoundRecord, Callable[[], Score]] | None = None
     while True:

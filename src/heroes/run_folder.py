@@ -1,60 +1,96 @@
-"""The folder a run writes as it goes: config.toml, records.jsonl, model.safetensors, environment.json."""
+"""The folder a run writes as it goes: config.toml, records.jsonl, checkpoints, model.safetensors, environment.json."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import save
 from torch import Tensor
 
+from heroes import checkpoints
 from heroes.errors import RunFolderError
-from heroes.messages import RoundRecord, plain
+from heroes.messages import RoundRecord, ServerState, plain
 
+CHECKPOINTS = "checkpoints"
 FILES = ("config.toml", "records.jsonl", "model.safetensors", "environment.json")
 
 
 class RunFolder:
-    """Opened at the start of a run; every round is on disk before the next begins."""
+    """Opened at the start of a run; every round is written before the next begins.
 
-    def __init__(self, path: Path, config_toml: str, *, overwrite: bool = False) -> None:
+    `after` goes on with the run in the folder: its first so many rounds are kept, whatever came later is to be done again.
+    """
+
+    def __init__(self, path: Path, config_toml: str, *, overwrite: bool = False, after: int | None = None) -> None:
         self.path = path
-        refuse_taken(path, overwrite)
+        if after is None:
+            refuse_taken(path, overwrite)
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            for name in FILES:
-                (path / name).unlink(missing_ok=True)
+            if after is None:
+                path.mkdir(parents=True, exist_ok=True)
+                for name in FILES:
+                    (path / name).unlink(missing_ok=True)
+                checkpoints.remove_all(self.checkpoints)
+            else:
+                _keep_rounds(path / "records.jsonl", after)
             (path / "config.toml").write_text(config_toml, encoding="utf-8")
             (path / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n", encoding="utf-8")
             self._records = (path / "records.jsonl").open("a", encoding="utf-8")
         except OSError as error:
             raise RunFolderError(f"cannot write to {str(path)!r}: {error.strerror}; choose a folder you may write to") from None
 
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    def checkpoint(self, state: ServerState[Any]) -> None:
+        """Write down where the run can go on from, after the records that lead there."""
+        with self._writing("rounds before this one are kept"):
+            os.fsync(self._records.fileno())
+        checkpoints.write(self.checkpoints, state)
+
     def append(self, record: RoundRecord) -> None:
         """Write a round down and flush it."""
-        try:
+        with self._writing("rounds before this one are kept"):
             self._records.write(json.dumps(plain(record), allow_nan=False) + "\n")
             self._records.flush()
-        except OSError as error:
-            raise RunFolderError(
-                f"cannot write to {str(self.path)!r}: {error.strerror}; rounds before this one are kept"
-            ) from None
 
     def write_model(self, tensors: Mapping[str, Tensor]) -> None:
         """The global tensors, whole or not at all."""
         final, draft = self.path / "model.safetensors", self.path / "model.safetensors.part"
-        try:
+        with self._writing("the model is in the last checkpoint"):
             draft.write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}))
             os.replace(draft, final)
-        except OSError as error:
-            raise RunFolderError(f"cannot write {str(final)!r}: {error.strerror}") from None
 
     def close(self) -> None:
-        self._records.close()
+        with suppress(OSError):  # whatever could not be written has been said
+            self._records.close()
+
+    @contextmanager
+    def _writing(self, comfort: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunFolderError(f"cannot write to {str(self.path)!r}: {error.strerror}; {comfort}") from None
+
+
+def _keep_rounds(records: Path, rounds: int) -> None:
+    """Cut the records off after so many rounds. The last of them is no longer the end of the run, if it was."""
+    lines = records.read_text(encoding="utf-8").split("\n")[:rounds]
+    if len(lines) < rounds or not all(lines):
+        raise RunFolderError(f"{str(records)!r} has fewer rounds than the checkpoint; it was changed or damaged")
+    if lines:
+        lines[-1] = json.dumps(json.loads(lines[-1]) | {"stopped": None, "accuracy_by_width": {}}, allow_nan=False)
+    draft = records.with_suffix(".part")
+    draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    os.replace(draft, records)
 
 
 def refuse_taken(path: Path, overwrite: bool) -> None:

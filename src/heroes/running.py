@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
 from torch import nn
 
 from heroes import rounds
 from heroes.assemble import assemble, federated, stop_rule
-from heroes.config import Config, to_toml
+from heroes.checkpoints import read_last
+from heroes.config import Config, parse, to_toml
 from heroes.data import Dataset, Examples, FederatedData, Progress
 from heroes.errors import ConfigError, DataError
 from heroes.messages import RoundRecord, ServerState, plain
 from heroes.models.family import Build
+from heroes.report.records import read_config, read_records
 from heroes.report.summary import Summary
-from heroes.rounds import Federation
-from heroes.run_folder import RunFolder, refuse_taken
+from heroes.rounds import Federation, begin
+from heroes.run_folder import CHECKPOINTS, RunFolder, refuse_taken
 from heroes.submodels import cut_out
 
 
@@ -72,36 +78,133 @@ def run(
     config = _named_honestly(config, model, data)
     federation = assemble(config, model, _shared(config, data), on_progress)
     folder = RunFolder(Path(out), to_toml(config), overwrite=overwrite) if out is not None else None
-    try:
-        state, records = _train(federation, config, folder, on_round)
-    finally:
+    return _train(federation, config, folder, on_round)
+
+
+MAY_CHANGE = (
+    "federation.rounds",
+    "federation.time_budget",
+    "federation.traffic_budget",
+    "federation.target_accuracy",
+    "federation.target_loss",
+    "engine.",
+    "evaluation.",
+    "checkpoint.",
+)
+"""What may be different when a run goes on: when it ends, who carries it and how it is watched."""
+
+
+def resume(
+    folder: str | Path,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    model: Build | None = None,
+    data: FederatedData | Dataset | tuple[Examples, Examples] | None = None,
+    on_round: Callable[[RoundRecord], None] | None = None,
+    on_progress: Progress | None = None,
+) -> Run:
+    """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
+
+    `changes` are keys with new values, such as a higher `federation.rounds` for a run that is finished. A change of what the
+    rounds before depended on is refused. A run with a model or data of your own needs them again.
+    """
+    path = Path(folder)
+    config = extended(path, changes or {})
+    for key, name, part in (("model", config.model.name, model), ("data", config.data.name, data)):
+        if (name == "own") != (part is not None):
+            does = "was run with your own" if name == "own" else "was not run with your own"
+            raise ConfigError(f"{str(path)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly")
+    done = _records(path)
+    federation = assemble(config, model, _shared(config, data), on_progress)
+    state = read_last(path / CHECKPOINTS, begin(federation))
+    stop = stop_rule(config)
+    if done and state.round == len(done) and (reason := stop.reason(done[-1])):
         federation.engine.close()
-        if folder is not None:
-            folder.close()
-    return Run(config, records, state, federation, folder.path if folder else None)
+        raise ConfigError(
+            f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
+        )
+    kept = RunFolder(path, to_toml(config), after=state.round)
+    return _train(federation, config, kept, on_round, state, _records(path))
+
+
+def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
+    """The configuration of the run in a folder with some keys changed, if they may be."""
+    before = parse(read_config(folder))
+    after = before.changed(changes)
+    for key in before.differs(after):
+        if not key.startswith(MAY_CHANGE):
+            raise ConfigError(f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run")
+    return after
+
+
+def _records(folder: Path) -> list[RoundRecord]:
+    """What a run wrote down, as it was before."""
+    return [_RECORD.validate_python(row) for row in read_records(folder).rows]
+
+
+_RECORD = TypeAdapter(RoundRecord)
 
 
 def _train(
-    federation: Federation, config: Config, folder: RunFolder | None, on_round: Callable[[RoundRecord], None] | None
-) -> tuple[ServerState[Any], tuple[RoundRecord, ...]]:
-    records: list[RoundRecord] = []
-    state: ServerState[Any] | None = None
+    federation: Federation,
+    config: Config,
+    folder: RunFolder | None,
+    on_round: Callable[[RoundRecord], None] | None,
+    state: ServerState[Any] | None = None,
+    before: Sequence[RoundRecord] = (),
+) -> Run:
+    """Train to the end, from a state or from the beginning, and write everything down as it happens."""
+    records = list(before)
+    evaluation, every = config.evaluation, config.checkpoint.every
     steps = rounds.run(
-        federation, stop_rule(config), evaluate_every=config.evaluation.every, every_width=config.evaluation.every_width
+        federation,
+        stop_rule(config),
+        evaluate_every=evaluation.every,
+        every_width=evaluation.every_width,
+        after=state,
     )
     try:
         for step in steps:
-            state, record = step
-            records.append(record)
-            if folder is not None:
-                folder.append(record)
+            with finishing_first():
+                state, record = step
+                records.append(record)
+                if folder is not None:
+                    folder.append(record)
+                    if every and (record.round % every == 0 or record.stopped):
+                        folder.checkpoint(state)
             if on_round is not None:
                 on_round(record)
     finally:
-        if folder is not None and state is not None:
-            folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
+        federation.engine.close()
+        if folder is not None:
+            if state is not None:
+                folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
+            folder.close()
     assert state is not None
-    return state, tuple(records)
+    return Run(config, tuple(records), state, federation, folder.path if folder else None)
+
+
+@contextmanager
+def finishing_first() -> Iterator[None]:
+    """What is begun inside is finished before Ctrl-C is heard; a second Ctrl-C is heard at once."""
+    pressed: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    main = threading.current_thread() is threading.main_thread()
+    polite = [s for s in (signal.SIGINT, signal.SIGTERM) if main and signal.getsignal(s) is signal.default_int_handler]
+    for number in polite:
+        signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number in polite:
+            signal.signal(number, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def _shared(config: Config, data: object) -> FederatedData | None:

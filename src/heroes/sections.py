@@ -302,3 +302,10 @@ class EngineConfig(Section):
     """processes: how workers start; spawn needs an importable model; auto is fork on Linux when training on the CPU"""
     task_seconds: Positive = 600.0
     """processes: a client that takes longer than these real seconds is given up, and its worker replaced"""
+
+
+class CheckpointConfig(Section):
+    """Where a run can go on from."""
+
+    every: Annotated[int, Field(ge=0)] = 1
+    """write a checkpoint after every so many rounds, and at the end; 0 is never"""

@@ -1,19 +1,28 @@
-"""`heroes run`."""
+"""`heroes run` and `heroes resume`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heroes.cli import options
-from heroes.cli.app import app
+from heroes.cli.app import INTERRUPTED, app
 from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
+from heroes.config import parse_setting
 from heroes.errors import HeroesError
 from heroes.messages import plain
+
+if TYPE_CHECKING:
+    from heroes.running import Run
+
+
+Report = Annotated[bool, typer.Option(help="Write report.html into the run folder.")]
 
 
 @app.command("run")
@@ -25,7 +34,7 @@ def run_command(
     rounds: options.Rounds = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one under runs/.")] = None,
     settings: options.Settings = None,
-    report: Annotated[bool, typer.Option(help="Write report.html into the run folder.")] = False,
+    report: Report = False,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -36,8 +45,43 @@ def run_command(
     folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{config.task}-{config.strategy.name}-{config.seed}"
     with status("setting up", quiet):
         from heroes.running import run  # torch is loaded here, where it is needed
-    with rounds_in_progress(config, quiet) as watching:
+    with _resumable(folder), rounds_in_progress(config, quiet) as watching:
         finished = run(config, out=folder, overwrite=overwrite, **watching._asdict())
+    _tell(finished, folder, as_json, report, quiet)
+
+
+@app.command("resume")
+def resume_command(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")],
+    rounds: options.Rounds = None,
+    settings: options.Settings = None,
+    report: Report = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Go on with a run that was interrupted, or let a finished one do more rounds."""
+    changes = dict(parse_setting(text) for text in settings or []) | ({} if rounds is None else {"federation.rounds": rounds})
+    with status("setting up", quiet):
+        from heroes.running import extended, resume
+    config = extended(folder, changes)
+    with _resumable(folder), rounds_in_progress(config, quiet) as watching:
+        finished = resume(folder, changes, **watching._asdict())
+    _tell(finished, folder, as_json, report, quiet)
+
+
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    """When interrupted, say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not (folder / "records.jsonl").exists():
+            raise
+        err_console.print(f"interrupted; to go on: heroes resume {folder}", markup=False, soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _tell(finished: Run, folder: Path, as_json: bool, report: bool, quiet: bool) -> None:
     if as_json:
         print(json.dumps({"folder": str(folder), **finished.summary().as_json()}))
     else:
