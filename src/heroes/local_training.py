@@ -145,7 +145,10 @@ class Trainer:
         return float(total) / assignment.tau, model.read()
 
     def step(self, parameters: list[nn.Parameter], momenta: list[Tensor | None], learning_rate: float) -> None:
-        """One step of SGD in a single call: torch's optimiser object does the same with more Python around it."""
+        """One step of SGD in a single call: torch's optimiser object does the same with more Python around it.
+
+        The fused update counts on gradients lying in memory like their parameters, as `backward` leaves them.
+        """
         settings = self.settings
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
