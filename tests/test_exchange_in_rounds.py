@@ -140,14 +140,15 @@ def test_a_client_that_diverged_is_recorded_and_not_raised(world, name, feedback
     federation = replace(federation, engine=engine)
     state, entry = run_round(federation, federation.strategy.begin(0))
     assert [c.client for c in entry.clients] == [1, 2, 7, 8]
-    assert entry.missing == (Lost(7, "loss is nan"),)
+    assert [(lost.client, lost.cause) for lost in entry.missing] == [(7, "finite")]
     assert all(torch.isfinite(value).all() for value in state.tensors.values())
     if feedback:
         assert list(federation.feedback.kept) == [1, 2, 8]  # nothing of an upload that does not count
 
 
 def test_when_all_diverge_the_model_stays(world):
-    federation = world.assembled("fedavg", FEW | {"training.learning_rate": 1e38, "training.clip": "none"})
+    wild = {"training.learning_rate": 1e38, "training.clip": "none", "server.at_least": 0}
+    federation = world.assembled("fedavg", FEW | wild)
     begun = federation.strategy.begin(0)
     state, entry = run_round(federation, begun)
     assert {lost.client for lost in entry.missing} == {c.client for c in entry.clients}
@@ -185,14 +186,15 @@ def test_a_client_that_does_not_answer_keeps_its_residuals(world):
         if task.assignment.client == 2:
             return None
         left = {name: torch.full_like(value, 9.0) for name, value in task.tensors.items()}
-        return Update(task.assignment.client, task.assignment.round, task.tensors, 10, Estimates(0.5), residuals=left)
+        nonce = task.assignment.nonce
+        return Update(task.assignment.client, task.assignment.round, task.tensors, 10, Estimates(0.5), left, nonce=nonce)
 
     federation = world.federation(world.fedavg(), FunctionEngine(answer), error_feedback=True)
     cut = federation.strategy.cut(federation.strategy.serve(3))
     begun = federation.strategy.begin(0)
     federation.feedback.keep(2, cut, {name: torch.full_like(value, 4.0) for name, value in begun.tensors.items()})
     _, entry = run_round(federation, begun)
-    assert entry.missing == (Lost(2, "no answer"),)
+    assert entry.missing == (Lost(2, "no answer", "silent"),)
     left = {client: {float(v) for t in kept.values() for v in t.unique()} for client, kept in federation.feedback.kept.items()}
     assert left == {2: {4.0}, 1: {9.0}, 7: {9.0}, 8: {9.0}}
 

@@ -43,7 +43,7 @@ def test_plain_values_are_nested_dicts_and_lists():
     found = plain({"facts": facts, 4: (Lost(3, "no answer"),)})
     assert found["facts"]["counters"] == [1, 2]
     assert found["facts"]["estimates"] == dataclasses.asdict(Estimates(0.5, smoothness=2.0))
-    assert found["4"] == [{"client": 3, "reason": "no answer"}]
+    assert found["4"] == [{"client": 3, "reason": "no answer", "cause": "failed", "arrived": False}]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float64("nan")])

@@ -13,7 +13,7 @@ import torch
 from heroes.engines.in_process import FunctionEngine
 from heroes.fleet.clock import FixedClock
 from heroes.messages import Estimates, Facts, Lost, RoundRecord, Score, Update
-from heroes.rounds import Stop, run, run_round
+from heroes.rounds import Policy, Stop, run, run_round
 
 ENTRY = RoundRecord(
     round=5,
@@ -40,7 +40,7 @@ ENTRY = RoundRecord(
 def echo(task, value=None, loss=0.5):
     """A client that sends back what it got, or one value everywhere."""
     tensors = {name: t if value is None else torch.full_like(t, value) for name, t in task.tensors.items()}
-    return Update(task.assignment.client, task.assignment.round, tensors, 10, Estimates(loss))
+    return Update(task.assignment.client, task.assignment.round, tensors, 10, Estimates(loss), nonce=task.assignment.nonce)
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,15 @@ def test_samples_and_losses_in_the_record_are_those_of_each_client(world):
 
 
 def test_clients_that_never_answer_leave_the_model_as_it_was(world):
-    federation = world.federation(engine=FunctionEngine(lambda task: None))
+    federation = replace(world.federation(engine=FunctionEngine(lambda task: None)), policy=Policy(at_least=0))
     begun = federation.strategy.begin(0)
     state, entry = run_round(federation, begun)
     assert all(torch.equal(state.tensors[name], value) for name, value in begun.tensors.items())
-    assert entry.missing == tuple(Lost(c.client, "no answer") for c in entry.clients)
-    assert len(entry.missing) == 4
+    assert entry.missing == tuple(Lost(c.client, "no answer", "silent") for c in entry.clients)
+    assert entry.lost == {"silent": 4}
     assert entry.loss is None
-    assert [(c.loss, c.samples) for c in entry.clients] == [(None, None)] * 4
+    assert [(c.loss, c.samples, c.bytes_up, c.waiting) for c in entry.clients] == [(None, None, 0, 0.0)] * 4
+    assert (entry.bytes_up, entry.waiting, entry.facts.reducing_error) == (0, 0.0, 0.0)
     assert state.memory.counters == (0,) * 9
     assert state.round == 1
     after, again = run_round(federation, state)  # and the next round still works
@@ -200,7 +201,8 @@ def test_a_client_whose_numbers_turned_nan_is_recorded_and_kept_out(world):
         return echo(task, value=math.nan if nan else 1.0, loss=math.nan if nan else 0.5)
 
     state, entry = run_round(world.federation(engine=FunctionEngine(answer)), begun)
-    assert entry.missing == (Lost(broken, "loss is nan"),)
+    assert [(lost.client, lost.cause) for lost in entry.missing] == [(broken, "finite")]
+    assert entry.lost == {"finite": 1}
     assert entry.loss == 0.5
     assert all(torch.isfinite(value).all() for value in state.tensors.values())
     assert state.tensors["2.weight.basis"].unique().tolist() == [1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -16,19 +17,22 @@ from heroes import seeds
 from heroes.config import Config
 from heroes.contracts import Engine, Strategy
 from heroes.data import DATASETS, PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
+from heroes.defence import Defence, overlay
+from heroes.engines.faulty import FaultyEngine
 from heroes.engines.in_process import InProcessEngine
 from heroes.engines.processes import ProcessEngine
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.exchange import Feedback, tensors_bytes
-from heroes.fleet import FLEETS, Costs, Fleet, FleetKind, VirtualClock, read_fleet, step_flops
+from heroes.fleet import FLEETS, Costs, Faults, Fleet, FleetKind, VirtualClock, read_fleet, step_flops
 from heroes.local_training import LocalSettings, Trainer, one_thread
 from heroes.messages import Assignment
 from heroes.models import MODELS
 from heroes.models.family import Build, Family
 from heroes.pacing import Limits
-from heroes.rounds import Federation, Stop
+from heroes.privacy import Privacy
+from heroes.rounds import Federation, Policy, Stop
 from heroes.schedule import LearningRate
-from heroes.sections import AdpConfig, FedAvgConfig, FlancConfig, HeroesConfig, HeteroFLConfig
+from heroes.sections import AdpConfig, FaultsConfig, FedAvgConfig, FlancConfig, HeroesConfig, HeteroFLConfig
 from heroes.strategies.adp import Adp
 from heroes.strategies.fedavg import FedAvg
 from heroes.strategies.flanc import Flanc
@@ -57,17 +61,35 @@ def assemble(
     with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
         costs, dense_flops = measure_costs(config, family, chosen.train)
     strategy = scheme(config, family, costs, dense_flops / fleet.fastest)
+    troubled = config.faults != FaultsConfig()
+    faults = Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
+    engine = carrier(config, trainer, chosen, costs)
+    server = config.server
     return Federation(
         strategy=strategy,
-        engine=carrier(config, trainer, chosen, costs),
-        clock=VirtualClock(),
+        engine=engine if faults is None else FaultyEngine(engine, faults),
+        clock=VirtualClock(faults, server.deadline, server.deadline_factor),
         fleet=fleet,
         cohort=config.federation.cohort,
         seed=config.seed,
         family=family,
         down_bits=config.exchange.down_bits,
         feedback=feedback(strategy) if config.exchange.error_feedback else None,
+        faults=faults,
+        policy=Policy(server.at_least, server.attempts, server.oversample),
+        defence=Defence(config.robust.clip, config.robust.guard, config.robust.guard_factor),
+        privacy=privacy(config),
     )
+
+
+def privacy(config: Config) -> Privacy | None:
+    """What hides each client's part, if it is to be hidden."""
+    p, f = config.privacy, config.federation
+    if p.noise == 0:
+        return None
+    drawn = math.ceil(f.cohort * config.server.oversample)
+    seed = config.seed if p.source == "seed" else None
+    return Privacy(p.clip, p.noise, p.delta, f.clients, drawn, seed, sampled=config.faults.availability == "always")
 
 
 def named(key: str, name: str, choices: Mapping[str, T]) -> T:
@@ -187,17 +209,18 @@ def measure_costs(config: Config, family: Family, train: Examples) -> tuple[Cost
 def scheme(config: Config, family: Family, costs: Costs, auto_limit: float) -> Strategy[Any]:
     """The scheme from its section of the configuration."""
     s, t, f = config.strategy, config.training, config.federation
+    combine = overlay(config.robust.combine, config.robust.trim)
     rate = LearningRate(t.learning_rate, t.learning_rate_decay, t.learning_rate_floor)
     download = config.fleet.count_download
     if isinstance(s, FedAvgConfig):
-        return FedAvg(family, costs, rate, s.tau, download)
+        return FedAvg(family, costs, rate, s.tau, download, combine)
     if isinstance(s, AdpConfig):
-        return Adp(family, costs, rate, f.rounds, s.tau_first, s.tau_max, s.phi, f.time_budget, download)
+        return Adp(family, costs, rate, f.rounds, s.tau_first, s.tau_max, s.phi, f.time_budget, download, combine)
     limit = auto_limit if s.step_limit == "auto" else s.step_limit
     if isinstance(s, HeteroFLConfig):
-        return HeteroFL(family, costs, rate, s.tau, limit, s.label_split, download)
+        return HeteroFL(family, costs, rate, s.tau, limit, s.label_split, download, combine)
     if isinstance(s, FlancConfig):
-        return Flanc(family, costs, rate, s.tau, limit, download)
+        return Flanc(family, costs, rate, s.tau, limit, download, combine)
     return Heroes(
         family=family,
         costs=costs,
@@ -215,6 +238,7 @@ def scheme(config: Config, family: Family, costs: Costs, auto_limit: float) -> S
         probes=probes(config),
         probe_every=t.probe_every,
         count_download=download,
+        overlay=combine,
     )
 
 

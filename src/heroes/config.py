@@ -10,9 +10,9 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from heroes.errors import ConfigError, did_you_mean
@@ -24,6 +24,7 @@ from heroes.sections import (
     EngineConfig,
     EvaluationConfig,
     ExchangeConfig,
+    FaultsConfig,
     FedAvgConfig,
     FederationConfig,
     FlancConfig,
@@ -31,7 +32,10 @@ from heroes.sections import (
     HeroesConfig,
     HeteroFLConfig,
     ModelConfig,
+    PrivacyConfig,
+    RobustConfig,
     Section,
+    ServerConfig,
     TrainingConfig,
 )
 
@@ -52,9 +56,19 @@ class Config(Section):
     )
     exchange: ExchangeConfig = ExchangeConfig()
     fleet: FleetConfig = FleetConfig()
+    faults: FaultsConfig = FaultsConfig()
+    server: ServerConfig = ServerConfig()
+    robust: RobustConfig = RobustConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     engine: EngineConfig = EngineConfig()
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        for trouble in _disagreements(self):
+            raise ValueError(trouble)
+        return self
 
     def changed(self, settings: Mapping[str, Any]) -> Config:
         """The same with some keys changed: `config.changed({"training.momentum": 0.5})`."""
@@ -80,6 +94,27 @@ class Config(Section):
         """The keys that have another value in the other configuration."""
         mine, theirs = (dict(_flat(config.model_dump(mode="python"))) for config in (self, other))
         return (key for key in mine | theirs if mine.get(key) != theirs.get(key))
+
+
+def _disagreements(config: Config) -> Iterator[str]:
+    """What keys of different sections say against each other."""
+    faults, server, private, scheme = config.faults, config.server, config.privacy.noise > 0, config.strategy
+    noise = f"privacy.noise is {config.privacy.noise}: noise"
+    size = config.federation.cohort
+    if server.at_least > size:
+        yield f"server.at_least is {server.at_least} but the cohort is {size}; ask for at most {size}"
+    if server.oversample * size > config.federation.clients:
+        yield f"server.oversample is {server.oversample:g}: that is more than the {config.federation.clients} clients there are"
+    if faults.silent and server.deadline is None and server.deadline_factor is None:
+        yield "faults.silent is true: a round without a deadline would never end; set server.deadline or server.deadline_factor"
+    if private and (config.robust.guard or config.robust.combine != "mean" or config.robust.clip is not None):
+        yield f"{noise} needs every client's part bounded on its own; use robust.guard = false, combine = 'mean', clip = 'none'"
+    if private and isinstance(scheme, AdpConfig):
+        yield f"{noise} cannot protect what ADP sends beside the model (gradients, estimates); use another scheme"
+    if private and isinstance(scheme, HeroesConfig) and scheme.adaptive_tau and scheme.pace != "constant":
+        yield f"{noise} cannot protect the estimates behind strategy.pace; use strategy.pace = 'constant'"
+    if private and isinstance(scheme, HeteroFLConfig) and scheme.label_split:
+        yield f"{noise} cannot protect the classes that strategy.label_split tells the server; use label_split = false"
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -195,7 +230,9 @@ def _sentences(details: list[ErrorDetails], tree: Mapping[str, Any]) -> list[str
 
 
 def _said(name: str, tree: Mapping[str, Any]) -> str:
-    """The beginning of the sentence: the key, and its value where it has one."""
+    """The beginning of the sentence: the key, and its value where it has one. Keys that disagree say so themselves."""
+    if not name:
+        return ""
     section, _, key = name.partition(".")
     known = _known(tree)
     if name not in known and name in Config.model_fields and isinstance(tree.get(name), Mapping):

@@ -71,7 +71,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Timing:
-    """What a round took: T, and each client's own seconds in plan order."""
+    """What a round took: T, and in plan order when the server heard of each client, at the latest at the end."""
 
     duration: float
     finished: Floats
@@ -82,7 +82,10 @@ class Timing:
 
 
 class Clock(Protocol):
-    """Tells how long a round took."""
+    """Tells how long a round took, and beforehand who will not be in, if that can be known. `wanted` updates end the round."""
 
-    def elapse(self, plan: Sequence[Assignment]) -> Timing:
+    def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
+        """Called before a plan is carried out: the clients that need not be asked, because their updates would not count."""
+
+    def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
         """The timing of a round that carried out this plan."""

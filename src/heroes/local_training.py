@@ -85,6 +85,7 @@ class Trainer:
             residuals=residuals,
             gradient=before.gradient.float() if before is not None and settings.send_gradient else None,
             labels=labels if settings.send_labels else (),
+            nonce=assignment.nonce,
         )
 
     def _sent(self, task: Task, answer: dict[str, Tensor]) -> tuple[Tensors, Tensors | None]:

@@ -63,6 +63,8 @@ class Assignment:
     bytes_up: int
     straggler: bool = False
     probes: bool = True  # whether the client makes estimates this time, where the scheme has them made at all
+    attempt: int = 0  # a round that too few answered is begun again
+    nonce: int = 0  # whoever answers must know it
 
     @property
     def compute_seconds(self) -> float:
@@ -100,7 +102,7 @@ class Task:
 class Estimates:
     """Properties of the loss around the current model: F, L, sigma^2 and G^2 of the convergence bound."""
 
-    loss: float
+    loss: float  # NaN: not known
     smoothness: float | None = None
     variance: float | None = None
     gradient: float | None = None
@@ -119,14 +121,17 @@ class Update:
     residuals: Tensors | None = None  # what this rounding left out; stays with the client, does not travel
     gradient: Tensor | None = None
     labels: tuple[int, ...] = ()  # the classes the client holds, for schemes that ask for them
+    nonce: int = 0  # of the assignment it answers
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A client whose update does not count, and why."""
+    """A client whose update does not count, why, and the kind of cause under which it is counted."""
 
     client: int
     reason: str
+    cause: str = "failed"
+    arrived: bool = False  # whether an update came, and was refused
 
 
 @dataclass(frozen=True)
@@ -188,13 +193,24 @@ class ClientRecord:
 
 
 @dataclass(frozen=True)
+class Abandoned:
+    """An attempt at a round that too few answered: nothing of it entered the model, its time and traffic are spent."""
+
+    duration: float
+    bytes_up: int
+    bytes_down: int
+    clients: tuple[int, ...]
+    missing: tuple[Lost, ...]
+
+
+@dataclass(frozen=True)
 class RoundRecord:
     """One line of `records.jsonl`. Numbers and names only; seconds are virtual, bytes are those on the wire."""
 
     round: int
     seconds: float  # virtual time at the end of the round
-    duration: float  # T: the slowest finisher
-    waiting: float  # W: mean over clients of T - T_n
+    duration: float  # T: until the last update, or the deadline; of the attempt that counted
+    waiting: float  # W: mean over the clients that were in of T - T_n
     bytes_up: int
     bytes_down: int
     traffic: int  # bytes both ways since the start
@@ -208,6 +224,10 @@ class RoundRecord:
     facts: Facts
     missing: tuple[Lost, ...]
     clients: tuple[ClientRecord, ...]
+    lost: Mapping[str, int] = field(default_factory=dict)  # how many updates are missing by cause, abandoned attempts included
+    abandoned: tuple[Abandoned, ...] = ()  # attempts at this round that too few answered
+    idle: float = 0.0  # seconds until enough clients were awake
+    epsilon: float | None = None  # privacy spent so far, at the configured delta
     accuracy: float | None = None  # of the complete model, when evaluated
     test_loss: float | None = None
     accuracy_by_width: Mapping[int, float] = field(default_factory=dict)  # in the last record
@@ -218,7 +238,7 @@ def plain(value: Any) -> Any:
     """A message as JSON-ready values: dataclasses become dicts, numbers that are not finite become None.
 
     >>> plain(Lost(client=3, reason="loss is nan"))
-    {'client': 3, 'reason': 'loss is nan'}
+    {'client': 3, 'reason': 'loss is nan', 'cause': 'failed', 'arrived': False}
     """
     if hasattr(value, "__dataclass_fields__"):
         return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}

@@ -87,6 +87,7 @@ MAY_CHANGE = (
     "federation.traffic_budget",
     "federation.target_accuracy",
     "federation.target_loss",
+    "server.attempts",
     "engine.",
     "evaluation.",
     "checkpoint.",

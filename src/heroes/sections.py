@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Range = tuple[Positive, Positive]
 
 
@@ -278,6 +279,87 @@ class FleetConfig(Section):
             if pair is not None and pair[0] > pair[1]:
                 raise ValueError(f"{name} is {list(pair)}; the first number must not be larger than the second")
         return self
+
+
+class FaultsConfig(Section):
+    """What goes wrong in the pretend world; the rates are chances of a client in a round, drawn from the seed."""
+
+    dropout: Share = 0.0
+    """a client is gone before it trains"""
+    upload_loss: Share = 0.0
+    """a client trains and is gone before its update is in"""
+    crash: Share = 0.0
+    """a client fails half-way through its training"""
+    stall: Share = 0.0
+    """a client takes stall_factor times as long to train"""
+    stall_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 10.0
+    """how much longer a stalled client trains"""
+    garbage: Share = 0.0
+    """a client sends an update that makes no sense"""
+    silent: bool = False
+    """whether the server hears nothing of a client that is gone, and waits for it until the round's deadline"""
+    attackers: Share = 0.0
+    """share of all clients that are hostile, in every round they take part in"""
+    attack: Literal["flip", "scale", "noise"] = "flip"
+    """what hostile clients send, attack_scale times: their change with the sign turned, their change, or noise as large as it"""
+    attack_scale: Positive = 10.0
+    """how many times as large as an honest change a hostile one is"""
+    availability: Literal["always", "day_night"] = "always"
+    """when clients can be asked: always, or for a part of every day that begins at another time for each"""
+    day: Positive = 86400.0
+    """day_night: virtual seconds of a day"""
+    awake: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """day_night: part of the day in which a client can be asked"""
+
+    @model_validator(mode="after")
+    def _one_fault_at_most(self) -> Self:
+        total = self.dropout + self.upload_loss + self.crash + self.stall + self.garbage
+        if total > 1 + 1e-9:
+            raise ValueError(f"dropout, upload_loss, crash, stall and garbage add up to {total:g}; they must not exceed 1")
+        return self
+
+
+class ServerConfig(Section):
+    """What the server does about clients that are late or missing."""
+
+    deadline: Positive | None = None
+    """seconds after which a round is closed with whoever is in"""
+    deadline_factor: Positive | None = None
+    """the same as a multiple of the planned length of the round; the earlier of the two counts"""
+    at_least: Annotated[int, Field(ge=0)] = 1
+    """updates that a round needs; with fewer it is begun again with fresh clients"""
+    attempts: Whole = 5
+    """how often a round may be begun before the run stops with an error"""
+    oversample: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """ask so many times the cohort and take the updates that are in first"""
+
+
+class RobustConfig(Section):
+    """How the server defends the model against updates that are well-formed and wrong."""
+
+    clip: Positive | Literal["auto"] | None = None
+    """largest norm of a client's change; auto is the median of the round; none is no limit"""
+    combine: Literal["mean", "median", "trimmed_mean"] = "mean"
+    """how updates become one, value by value, over the clients that hold it"""
+    trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
+    """trimmed_mean: the share of the lowest and of the highest values that is left out"""
+    guard: bool = False
+    """refuse updates that are much larger than the others' or point away from their median"""
+    guard_factor: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 3.0
+    """guard: how many times the median size an update may have"""
+
+
+class PrivacyConfig(Section):
+    """Differential privacy of a client's whole contribution, as the server publishes its models."""
+
+    noise: NotNegative = 0.0
+    """deviation of the Gaussian noise on the sum of changes, relative to clip; 0 is no privacy"""
+    clip: Positive = 1.0
+    """largest norm of a client's change"""
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """the chance that the promise may fail, at which epsilon is reported; well below 1 / clients"""
+    source: Literal["seed", "system"] = "seed"
+    """where noise comes from: the seed, which repeats a study; or the system, which nobody can predict"""
 
 
 class EvaluationConfig(Section):

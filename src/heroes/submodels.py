@@ -13,7 +13,7 @@ A `Cut` names, for every tensor a client gets, the global tensor it comes from a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -29,6 +29,8 @@ class Slice:
 
 
 Cut = Mapping[str, Slice]
+Part = tuple[Cut, Mapping[str, Tensor]]
+Overlay = Callable[[Mapping[str, Tensor], Iterable[Part]], dict[str, Tensor]]  # the global tensors and what clients made of them
 
 
 def take(whole: Tensor, piece: Slice) -> Tensor:
@@ -55,7 +57,7 @@ def cut_shapes(whole: Mapping[str, Tensor], cut: Cut) -> dict[str, tuple[int, ..
     return shapes
 
 
-def overlay_mean(whole: Mapping[str, Tensor], parts: Iterable[tuple[Cut, Mapping[str, Tensor]]]) -> dict[str, Tensor]:
+def overlay_mean(whole: Mapping[str, Tensor], parts: Iterable[Part]) -> dict[str, Tensor]:
     """Every element becomes the plain mean over the parts that hold it; what nobody holds keeps its value.
 
     Parts are taken one at a time, so memory does not grow with their number. Sums are kept in double precision.
@@ -68,6 +70,18 @@ def overlay_mean(whole: Mapping[str, Tensor], parts: Iterable[tuple[Cut, Mapping
                 layer = layers[piece.source] = _Layer(whole[piece.source])
             layer.add(piece, tensors[name])
     return {name: layers[name].mean() if name in layers else old for name, old in whole.items()}
+
+
+def holders(whole: Mapping[str, Tensor], cuts: Iterable[Cut]) -> dict[str, Tensor]:
+    """How many of the cuts hold each element; broadcasts against the global tensor. Tensors that nobody holds are left out."""
+    counts: dict[str, Tensor] = {}
+    for cut in cuts:
+        for piece in cut.values():
+            old = whole[piece.source]
+            count = _spread(counts.get(piece.source, torch.zeros([1] * old.dim())), piece, old)
+            count[_address(old.dim(), dict(piece.axes))] += 1.0
+            counts[piece.source] = count
+    return counts
 
 
 @dataclass
@@ -83,9 +97,7 @@ class _Layer:
         self.count = torch.zeros([1] * self.old.dim(), dtype=torch.float64)
 
     def add(self, piece: Slice, value: Tensor) -> None:
-        for axis, _ in piece.axes:
-            if self.count.shape[axis] == 1 != self.old.shape[axis]:
-                self.count = self.count.repeat_interleave(self.old.shape[axis], axis)
+        self.count = _spread(self.count, piece, self.old)
         if not piece.axes:
             self.total.add_(value)
             self.count.add_(1.0)
@@ -97,6 +109,14 @@ class _Layer:
     def mean(self) -> Tensor:
         mean = (self.total / self.count.clamp(min=1.0)).to(self.old.dtype)
         return torch.where(self.count > 0, mean, self.old)
+
+
+def _spread(count: Tensor, piece: Slice, old: Tensor) -> Tensor:
+    """Counts that can differ along the axes that the slice cuts."""
+    for axis, _ in piece.axes:
+        if count.shape[axis] == 1 != old.shape[axis]:
+            count = count.repeat_interleave(old.shape[axis], axis)
+    return count
 
 
 def _address(dimensions: int, axes: Mapping[int, Tensor]) -> tuple[Tensor | slice, ...]:

@@ -145,6 +145,7 @@ def update_frame(update: Update) -> Frame:
         "samples": update.samples,
         "estimates": asdict(update.estimates),
         "labels": update.labels,
+        "nonce": update.nonce,
         "feedback": update.residuals is not None,
     }
     gradient = {} if update.gradient is None else {"gradient:": update.gradient}
@@ -162,6 +163,7 @@ def read_update(frame: Frame) -> Update:
         residuals=frame.group("residuals") if values["feedback"] else None,
         gradient=frame.tensors.get("gradient:"),
         labels=tuple(values["labels"]),
+        nonce=values["nonce"],
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -16,13 +17,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from heroes.config import Config
-from heroes.messages import RoundRecord
+from heroes.messages import Lost, RoundRecord
 from heroes.report import Summary, Table, accuracy_curve
 from heroes.report.records import Row
 from heroes.report.summary import MEGABYTE, percent
 
 out_console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 err_console = Console(stderr=True, highlight=False)
+_PRETENDED = ("dropout", "upload_loss", "crash", "late", "surplus", "abandoned")  # the cause says it all
 OnWork = Callable[[str, int, int | None], None]
 
 
@@ -157,6 +159,21 @@ def _line(record: RoundRecord) -> str:
     return f"{accuracy}time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s  traffic {record.traffic / MEGABYTE:,.1f} MB"
 
 
+def _counted(missing: Sequence[Lost]) -> str:
+    """How many are missing by cause; where one is enough, why.
+
+    >>> _counted([Lost(3, "gone before it trained", "dropout"), Lost(4, "w is not finite", "finite")])
+    '1 x dropout, 1 x finite (client 4: w is not finite)'
+    """
+    first = {lost.cause: lost for lost in reversed(missing)}
+    counts = Counter(lost.cause for lost in missing)
+    return ", ".join(f"{counts[cause]} x {cause}{_why(first[cause])}" for cause in sorted(counts))
+
+
+def _why(lost: Lost) -> str:
+    return "" if lost.cause in _PRETENDED else f" (client {lost.client}: {lost.reason})"
+
+
 class _Notices:
     """What a user should know of a run, said once, or as it happens."""
 
@@ -169,11 +186,13 @@ class _Notices:
             self._once(
                 "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left decide"
             )
-        for lost in record.missing:
-            text = f"round {record.round}: client {lost.client}'s update is left out: {lost.reason}"
-            self.console.print(text, style="yellow", markup=False, soft_wrap=True)
-        if len(record.missing) >= len(record.clients):
-            self._once("a round had no usable update at all; a smaller training.learning_rate or a training.clip may help")
+        for before in record.abandoned:
+            self._say(f"round {record.round} is begun again; left out of {len(before.clients)}: {_counted(before.missing)}")
+        if troubles := [lost for lost in record.missing if lost.cause != "surplus"]:
+            self._say(f"round {record.round}, left out of {len(record.clients)}: {_counted(troubles)}")
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, style="yellow", markup=False, soft_wrap=True)
 
     def _once(self, text: str) -> None:
         if text not in self.said:

@@ -3,5 +3,6 @@
 from heroes.fleet.clock import FixedClock, VirtualClock
 from heroes.fleet.costs import Costs, step_flops
 from heroes.fleet.devices import FLEETS, Device, Fleet, FleetKind, read_fleet
+from heroes.fleet.faults import Faults
 
-__all__ = ["FLEETS", "Costs", "Device", "FixedClock", "Fleet", "FleetKind", "VirtualClock", "read_fleet", "step_flops"]
+__all__ = ["FLEETS", "Costs", "Device", "Faults", "FixedClock", "Fleet", "FleetKind", "VirtualClock", "read_fleet", "step_flops"]

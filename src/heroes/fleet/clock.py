@@ -2,28 +2,70 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from heroes.contracts import Timing
-from heroes.messages import Assignment
+from heroes.fleet.faults import GONE, Faults
+from heroes.messages import Assignment, Lost
 
 
+@dataclass(frozen=True)
 class VirtualClock:
-    """A round lasts as long as its slowest client."""
+    """A round lasts until the updates wanted are in, until nobody else can come, or until its deadline.
 
-    def elapse(self, plan: Sequence[Assignment]) -> Timing:
-        finished = np.array([assignment.seconds for assignment in plan])
-        return Timing(float(finished.max()), finished)
+    `deadline` is in seconds, `deadline_factor` a multiple of the planned length of the round: when its slowest client would be
+    done if nothing went wrong. In virtual time it is known beforehand who will not be in, so nobody trains in vain.
+    """
+
+    faults: Faults | None = None
+    deadline: float | None = None
+    deadline_factor: float | None = None
+
+    def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
+        return self._course(plan, wanted)[1]
+
+    def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
+        return self._course(plan, wanted)[0]
+
+    def _course(self, plan: Sequence[Assignment], wanted: int) -> tuple[Timing, tuple[Lost, ...]]:
+        kinds = [self.faults.draw(a) if self.faults else None for a in plan]
+        heard = np.array([self.faults.heard(a) if self.faults else a.seconds for a in plan])
+        limit = self._limit(plan)
+        arriving = [n for n in np.argsort(heard, kind="stable").tolist() if kinds[n] not in GONE and heard[n] <= limit]
+        if len(arriving) >= wanted:
+            duration = float(heard[arriving[wanted - 1]])
+        else:
+            duration = min(limit, float(heard.max()))
+        kept = set(arriving[:wanted])
+        lost = [self._lost(a, kinds[n], heard[n], duration, limit) for n, a in enumerate(plan) if n not in kept]
+        return Timing(duration, np.minimum(heard, duration)), tuple(lost)
+
+    def _limit(self, plan: Sequence[Assignment]) -> float:
+        planned = max(assignment.seconds for assignment in plan)
+        factor = math.inf if self.deadline_factor is None else self.deadline_factor * planned
+        return min(factor, math.inf if self.deadline is None else self.deadline)
+
+    @staticmethod
+    def _lost(a: Assignment, kind: str | None, heard: float, duration: float, limit: float) -> Lost:
+        if kind in GONE and (heard <= duration or math.isinf(heard)):
+            return Lost(a.client, GONE[kind], kind)
+        if heard > limit:
+            return Lost(a.client, f"not in after {limit:.2f} seconds", "late")
+        return Lost(a.client, "not needed: enough others were in before", "surplus")
 
 
 @dataclass(frozen=True)
 class FixedClock:
-    """Every round lasts the same, for tests."""
+    """Every round lasts the same and everybody is in, for tests."""
 
     seconds: float = 1.0
 
-    def elapse(self, plan: Sequence[Assignment]) -> Timing:
+    def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
+        return ()
+
+    def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
         return Timing(self.seconds, np.full(len(plan), self.seconds))

@@ -113,9 +113,9 @@ class Fleet:
         where = (classes + self._place[clients]) / len(self.flops)
         return quantile(self.kind.speeds, where.astype(np.float64))
 
-    def status(self, clients: Integers, round_number: int) -> Cohort:
-        """What the server reads of these clients at the start of a round."""
-        rng = seeds.stream(self.seed, "fleet", "round", round_number)
+    def status(self, clients: Integers, round_number: int, attempt: int = 0) -> Cohort:
+        """What the server reads of these clients at the start of a round, or of another attempt at it."""
+        rng = seeds.stream(self.seed, "fleet", "round", round_number, *([attempt] if attempt else []))
         classes = self.device_of[clients]
         speed = self.speed_of(clients) / _truncated_normal(rng, self.kind.jitter, len(clients))
         upload, download = self._links(rng, classes)

@@ -98,7 +98,7 @@ def _measures(group: Group, found: Found, marks: dict[str, list[float]]) -> list
         Measure(label, "accuracy at traffic", "", Spread(tuple(accuracy_at(*each, megabytes=limit) for each in series)), limit)
         for limit in marks["traffic"]
     ]
-    return [*_whole(group, found), *costs, *by_time, *by_traffic, *_by_width(group)]
+    return [*_whole(group, found), *costs, *by_time, *by_traffic, *_by_width(group), *_losses(group)]
 
 
 def _whole(group: Group, found: Found) -> list[Measure]:
@@ -114,6 +114,20 @@ def _whole(group: Group, found: Found) -> list[Measure]:
         ("waiting", "s"): [mean_waiting(run) for run in group.runs],
     }
     return [Measure(group.label, what, unit, Spread(tuple(each))) for (what, unit), each in values.items()]
+
+
+def _losses(group: Group) -> list[Measure]:
+    """How many updates of every run did not count, by cause, and what privacy was spent, where there is something to say."""
+    tables = [Summary.of(run.rows).missing for run in group.runs]
+    causes = sorted({cause for table in tables for cause in table})
+    lost = [
+        Measure(
+            group.label, "lost updates", "updates", Spread(tuple(float(table.get(cause, 0)) for table in tables)), against=cause
+        )
+        for cause in causes
+    ]
+    spent = Spread(tuple(run.rows[-1].get("epsilon") for run in group.runs))
+    return [*lost, *([Measure(group.label, "epsilon", "", spent)] if spent.reached else [])]
 
 
 def _by_width(group: Group) -> list[Measure]:

@@ -61,7 +61,7 @@ class Comparison:
 
     def tables(self) -> list[Table]:
         """The comparison for people, as tables of text."""
-        shown = [_overview(self), *(_by_place(self, layout) for layout in _BY_PLACE)]
+        shown = [_overview(self), *(_by_place(self, layout) for layout in _BY_PLACE), _losses(self)]
         shown += [table for layout in _GAINS for table in _gains(self, layout)]
         return [table for table in shown if table.rows]
 
@@ -147,6 +147,7 @@ _OVERVIEW = (
     _Layout("seconds", "virtual s", _number),
     _Layout("traffic", "traffic MB", _number),
     _Layout("waiting", "waiting s", _two_places),
+    _Layout("epsilon", "epsilon", _two_places),  # only where there is one
 )
 _GAINS = (
     _Layout("speed-up", "Speed-up of {} to reach an accuracy", _two_places, "x", note=_PAIRED),
@@ -155,11 +156,12 @@ _GAINS = (
 
 
 def _overview(found: Comparison) -> Table:
+    layouts = [layout for layout in _OVERVIEW if any(found.find(group.label, layout.what) for group in found.groups)]
     rows = [
         (
             group.label,
             ", ".join(map(str, group.seeds)),
-            *(layout.cell(found.find(group.label, layout.what)) for layout in _OVERVIEW),
+            *(layout.cell(found.find(group.label, layout.what)) for layout in layouts),
         )
         for group in found.groups
     ]
@@ -167,7 +169,7 @@ def _overview(found: Comparison) -> Table:
     spread = "Mean ± standard deviation over seeds. " if several else ""
     smooth = f"Accuracy is the mean of the last {found.smooth} evaluations. " if found.smooth > 1 else ""
     note = f"{spread}{smooth}Waiting is the mean over rounds and clients."
-    return Table(f"Runs of {found.task}", ("scheme", "seeds", *(layout.title for layout in _OVERVIEW)), tuple(rows), note)
+    return Table(f"Runs of {found.task}", ("scheme", "seeds", *(layout.title for layout in layouts)), tuple(rows), note)
 
 
 def _by_place(found: Comparison, layout: _Layout) -> Table:
@@ -178,6 +180,24 @@ def _by_place(found: Comparison, layout: _Layout) -> Table:
         if places
     ]
     return Table(layout.title, ("scheme", *map(layout.column, places)), tuple(rows), layout.note)
+
+
+def _losses(found: Comparison) -> Table:
+    """How many updates did not count, by cause."""
+    causes = sorted({each.against for each in found.measures if each.what == "lost updates"})
+    rows = [
+        (
+            group.label,
+            *(
+                "0" if (n := found.find(group.label, "lost updates", None, cause)) is None else n.text(_rounds)
+                for cause in causes
+            ),
+        )
+        for group in found.groups
+        if causes
+    ]
+    note = "Of all clients asked, a round that was begun again included."
+    return Table("Updates that did not count, by cause", ("scheme", *causes), tuple(rows), note)
 
 
 def _gains(found: Comparison, layout: _Layout) -> list[Table]:

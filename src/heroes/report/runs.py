@@ -203,8 +203,14 @@ def _check(row: Row, where: str) -> None:
     if not isinstance(widths, dict) or not all(str(width).isdecimal() for width in widths):
         raise RunFolderError(f"{where} is damaged: accuracy_by_width is {widths!r}")
     _check_numbers(widths, widths, where)
+    lost = row.get("lost") or {}
+    if not isinstance(lost, dict) or not all(isinstance(count, int) for count in lost.values()):
+        raise RunFolderError(f"{where} is damaged: lost is {lost!r}")
+    if not isinstance(row.get("abandoned") or [], list):
+        raise RunFolderError(f"{where} is damaged: abandoned is {row['abandoned']!r}")
     scored = ("accuracy",) if row.get("accuracy") is not None else ()
-    _check_numbers(row, ("round", "seconds", "duration", "waiting", "traffic", *scored), where)
+    private = ("epsilon",) if row.get("epsilon") is not None else ()
+    _check_numbers(row, ("round", "seconds", "duration", "waiting", "traffic", *scored, *private), where)
     for entry in row["clients"]:
         _check_numbers(entry, ("client", "width", "tau", "compute_seconds", "transfer_seconds", "waiting"), where)
 

@@ -27,7 +27,9 @@ class Summary:
     loss: float | None
     accuracy_by_width: dict[int, float]
     counter_variance: float | None
-    missing: dict[str, int]  # lost updates by reason
+    missing: dict[str, int]  # lost updates by cause
+    repeated: int  # attempts at rounds that too few answered
+    epsilon: float | None  # privacy spent
     stopped: str | None  # None: the run did not finish
 
     @staticmethod
@@ -49,7 +51,9 @@ class Summary:
             loss=last.get("loss"),
             accuracy_by_width={int(k): v for k, v in (last.get("accuracy_by_width") or {}).items()},
             counter_variance=facts.get("counter_variance"),
-            missing=dict(Counter(lost["reason"] for row in rows for lost in row["missing"])),
+            missing=dict(sum((_lost(row) for row in rows), Counter())),
+            repeated=sum(len(row.get("abandoned") or ()) for row in rows),
+            epsilon=last.get("epsilon"),
             stopped=last.get("stopped"),
         )
 
@@ -69,13 +73,23 @@ class Summary:
             ("traffic", f"{self.traffic_bytes / MEGABYTE:,.2f} MB"),
             ("training loss", "not measured" if self.loss is None else f"{self.loss:.4f}"),
         ]
-        return [*rows, ("lost updates", lost)] if lost else rows
+        sometimes = [
+            ("lost updates", lost),
+            ("begun again", f"{self.repeated} times, since too few answered" if self.repeated else ""),
+            ("privacy spent", "" if self.epsilon is None else f"epsilon {self.epsilon:.2f}"),
+        ]
+        return [*rows, *((name, text) for name, text in sometimes if text)]
 
     def __str__(self) -> str:
         return "\n".join(f"{name + ':':<15}{text}" for name, text in self.lines())
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _lost(row: Row) -> Counter[str]:
+    """Lost updates by cause; by reason in records that name no causes."""
+    return Counter(row["lost"]) if row.get("lost") else Counter(str(lost.get("reason")) for lost in row["missing"])
 
 
 def percent(value: float | None) -> str:

@@ -21,7 +21,7 @@ from heroes.messages import Assignment, Cohort, Facts, Floats, Plan, Selection, 
 from heroes.models.family import Family
 from heroes.planning import load_of, same_tau_plan
 from heroes.schedule import LearningRate
-from heroes.submodels import Cut, overlay_mean
+from heroes.submodels import Cut, Overlay, overlay_mean
 
 _SMALLEST_BETA = 1e-5
 
@@ -52,6 +52,7 @@ class Adp:
     phi: float = 5e-5
     time_budget: float | None = None
     count_download: bool = True
+    overlay: Overlay = overlay_mean
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -90,7 +91,7 @@ class Adp:
     def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
         """The plain mean over clients; the estimates weighted by their samples."""
         seen: list[Update] = []
-        tensors = overlay_mean(state.tensors, self._parts(answers, seen))
+        tensors = self.overlay(state.tensors, self._parts(answers, seen))
         memory = _memory(plan.assignments[0].tau, seen, state.memory)
         return replace(state, round=state.round + 1, tensors=tensors, memory=memory), Facts()
 

@@ -13,7 +13,7 @@ from heroes.messages import Assignment, Cohort, Facts, Plan, Selection, ServerSt
 from heroes.models.family import Family
 from heroes.planning import load_of, same_tau_plan
 from heroes.schedule import LearningRate
-from heroes.submodels import Cut, overlay_mean
+from heroes.submodels import Cut, Overlay, overlay_mean
 
 State = ServerState[None]
 
@@ -27,6 +27,7 @@ class FedAvg:
     learning_rate: LearningRate
     tau: int
     count_download: bool = True
+    overlay: Overlay = overlay_mean
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -50,5 +51,5 @@ class FedAvg:
 
     def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
         """The plain mean over clients."""
-        tensors = overlay_mean(state.tensors, ((self.cut(a.selection), update.tensors) for a, update in answers))
+        tensors = self.overlay(state.tensors, ((self.cut(a.selection), update.tensors) for a, update in answers))
         return replace(state, round=state.round + 1, tensors=tensors), Facts()

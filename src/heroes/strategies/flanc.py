@@ -20,7 +20,7 @@ from heroes.models.layers import he_variance
 from heroes.pacing import affordable_widths
 from heroes.planning import load_of, same_tau_plan
 from heroes.schedule import LearningRate
-from heroes.submodels import Cut, Slice, overlay_mean
+from heroes.submodels import Cut, Overlay, Slice, overlay_mean
 
 State = ServerState[None]
 
@@ -35,6 +35,7 @@ class Flanc:
     tau: int
     step_limit: float
     count_download: bool = True
+    overlay: Overlay = overlay_mean
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -79,5 +80,5 @@ class Flanc:
 
     def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
         """The basis: the mean over all. The rest: within the width; a width without participants keeps its value."""
-        tensors = overlay_mean(state.tensors, ((self.cut(a.selection), update.tensors) for a, update in answers))
+        tensors = self.overlay(state.tensors, ((self.cut(a.selection), update.tensors) for a, update in answers))
         return replace(state, round=state.round + 1, tensors=tensors), Facts()

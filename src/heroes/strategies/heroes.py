@@ -7,7 +7,7 @@ everyone finish together while the blocks stay evenly trained.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from heroes.pacing import (
 )
 from heroes.planning import Load, assignments, load_of
 from heroes.schedule import LearningRate
-from heroes.submodels import Cut, overlay_mean
+from heroes.submodels import Cut, Overlay, overlay_mean
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class Heroes:
     probes: int = 2
     probe_every: int = 1
     count_download: bool = True
+    overlay: Overlay = overlay_mean
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -123,10 +124,11 @@ class Heroes:
         """Means over holders; counters and estimates from those who really answered."""
         energy = self._block_energy(state.tensors)
         alphas = tuple(float(energy.sum() - energy[list(a.selection.blocks)].sum()) for a in plan.assignments)
-        seen = _Seen(np.array(state.memory.counters, dtype=np.int64), [])
-        tensors = overlay_mean(state.tensors, self._parts(answers, seen))
+        seen = _Seen(np.array(state.memory.counters, dtype=np.int64))
+        tensors = self.overlay(state.tensors, self._parts(answers, seen))
         estimates = mean_estimates(seen.estimates, state.memory.estimates)
-        memory = HeroesMemory(tuple(seen.counters.tolist()), estimates, plan.pace_scale, max(alphas, default=0.0))
+        answered = [alpha for alpha, a in zip(alphas, plan.assignments, strict=True) if a.client in seen.clients]
+        memory = HeroesMemory(tuple(seen.counters.tolist()), estimates, plan.pace_scale, max(answered, default=0.0))
         after = replace(state, round=state.round + 1, tensors=tensors, memory=memory)
         return after, self._facts(memory, plan, alphas)
 
@@ -134,6 +136,7 @@ class Heroes:
         for assignment, update in answers:
             seen.counters = add_steps(seen.counters, assignment.selection.blocks, assignment.tau)
             seen.estimates.append(update.estimates)
+            seen.clients.add(assignment.client)
             yield self.cut(assignment.selection), update.tensors
 
     def _load(self, cohort: Cohort, probes: int) -> Load:
@@ -199,7 +202,8 @@ class _Seen:
     """What was noted while answers streamed by."""
 
     counters: Integers
-    estimates: list[Estimates]
+    estimates: list[Estimates] = field(default_factory=list)
+    clients: set[int] = field(default_factory=set)
 
 
 def mean_estimates(seen: list[Estimates], before: Estimates | None) -> Estimates | None:

@@ -19,7 +19,7 @@ from heroes.models.family import Family
 from heroes.pacing import affordable_widths
 from heroes.planning import load_of, same_tau_plan
 from heroes.schedule import LearningRate
-from heroes.submodels import Cut, Slice, overlay_mean
+from heroes.submodels import Cut, Overlay, Slice, overlay_mean
 
 State = ServerState[None]
 
@@ -35,6 +35,7 @@ class HeteroFL:
     step_limit: float
     label_split: bool = False
     count_download: bool = True
+    overlay: Overlay = overlay_mean
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -58,7 +59,7 @@ class HeteroFL:
 
     def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
         """Element by element the plain mean over the clients that hold it."""
-        return replace(state, round=state.round + 1, tensors=overlay_mean(state.tensors, self._parts(answers))), Facts()
+        return replace(state, round=state.round + 1, tensors=self.overlay(state.tensors, self._parts(answers))), Facts()
 
     def _parts(self, answers: Iterable[tuple[Assignment, Update]]) -> Iterator[tuple[Cut, Tensors]]:
         for assignment, update in answers:
