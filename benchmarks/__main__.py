@@ -11,6 +11,8 @@ ALL = {
     "composition": "a step of the composed model against the dense one of the same width",
     "scale": "a hundred to a million clients: seconds a round and memory",
     "assignment": "how long the server takes to decide who trains what",
+    "reliability": "what drop-out and hostile clients cost in accuracy, with and without defences",
+    "soak": "two thousand rounds on bad days: memory, handles, processes",
 }
 
 
@@ -18,7 +20,7 @@ def main() -> None:
     lines = [f"  {name:<12} {about}" for name, about in ALL.items()]
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="\n".join(["Measure speed. Without a name, everything is measured in turn:", "", *lines]),
+        description="\n".join(["Measure. Without a name, everything is measured in turn:", "", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="*", choices=[*ALL, []], help="what to measure", metavar="NAME")

@@ -140,6 +140,42 @@ def test_ctrl_c_says_how_to_go_on_and_the_command_does(tmp_path):
     assert f'"rounds": {done + 2}' in out
 
 
+FULL_DISK = """
+set -u
+mount -t tmpfs -o size=260k none "$1"
+"$2" -m heroes.cli run digits --out "$1/run" $3
+echo "ended with $?"
+df --output=avail "$1" | tail -n 1
+ls "$1/run/checkpoints"
+mount -o remount,size=20m "$1"
+"$2" -m heroes.cli resume "$1/run" --quiet || exit 3
+cp -r "$1/run" "$4"
+"""
+
+
+def own_mounts() -> bool:
+    """Whether this system lets us mount a disk of our own that nobody else sees."""
+    there = subprocess.run(["unshare", "--map-root-user", "--mount", "true"], capture_output=True, check=False)
+    return there.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not own_mounts(), reason="needs a Linux that allows private mounts")
+def test_a_run_on_a_disk_that_fills_up_says_so_keeps_its_checkpoint_and_goes_on_when_there_is_room(tmp_path):
+    (tmp_path / "disk").mkdir()
+    settings = " ".join(f"--set {key}={value}" for key, value in {**SMALL, "federation.rounds": 30}.items())
+    script = ["sh", "-c", FULL_DISK, "sh", str(tmp_path / "disk"), sys.executable, settings, str(tmp_path / "saved")]
+    found = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", *script], capture_output=True, text=True, timeout=110, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert "ended with 2" in found.stdout
+    assert "round-" in found.stdout
+    assert "No space left on device" in found.stderr
+    assert "Traceback" not in found.stderr
+    heroes.run(config(**{"federation.rounds": 30}), out=tmp_path / "whole")
+    assert files(tmp_path / "saved") == files(tmp_path / "whole")
+
+
 def killed_at_random(folder: Path, kills: int, chance: random.Random, rounds: int) -> None:
     """Run to the end, with so many SIGKILLs on the way, each some time after the process began to write."""
     running = start("run", "digits", "--out", str(folder), *QUICK, "--set", f"federation.rounds={rounds}")
