@@ -21,7 +21,8 @@ from heroes.strategies.heroes import HeroesMemory
 from heroes.toml_text import loads
 
 BEGIN = ServerState(0, {"b": torch.zeros(2, 3), "a": torch.zeros(())}, HeroesMemory((0, 0, 0, 0)))
-_FOLDER = tempfile.TemporaryDirectory(prefix="heroes-fuzz-")
+_MEMORY = Path("/dev/shm")  # where there is one, files need no disk
+_FOLDER = tempfile.TemporaryDirectory(prefix="heroes-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None)
 
 
 def file_of(content: bytes, name: str = "input") -> Path:

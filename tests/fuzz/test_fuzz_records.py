@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from fuzz_targets import file_of
 from fuzzing import mutated_bytes, mutated_tree
 from hypothesis import strategies as st
 
@@ -33,7 +33,7 @@ CONFIG = to_toml(Config())
 
 
 def folder_of(records: bytes, config: bytes = CONFIG.encode()) -> Path:
-    folder = Path(tempfile.gettempdir()) / "heroes-fuzz-run"
+    folder = file_of(b"").with_name("run")
     folder.mkdir(exist_ok=True)
     (folder / "records.jsonl").write_bytes(records)
     (folder / "config.toml").write_bytes(config)
