@@ -193,7 +193,7 @@ def _sentences(details: list[ErrorDetails], tree: Mapping[str, Any]) -> list[str
     """For every wrong key what was wrong, with the value, and what would be right."""
     wanted: dict[str, list[str]] = {}
     for detail in details:
-        section, *inner = map(str, detail["loc"])
+        section, *inner = [*map(str, detail["loc"])] or [""]  # nowhere: a key that is no proper text
         if section == "strategy" and inner and _scheme(inner[0]):  # which scheme, where pydantic tells them apart
             del inner[0]
         name = "strategy.name" if detail["type"].startswith("union_tag") else ".".join([section, *inner[:1]])

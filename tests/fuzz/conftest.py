@@ -47,7 +47,11 @@ def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object]
         def attempt(value: Any) -> None:
             nonlocal tried
             tried += 1
-            target(value)
+            try:
+                target(value)
+            except Exception as error:
+                error.add_note(f"the input was {value!r:.4000}")
+                raise
 
         began = time.monotonic()
         try:

@@ -85,5 +85,7 @@ def test_what_was_found_stays_refused(tmp_path, text, said):
 def test_a_tree_with_a_dotted_key_and_text_that_cannot_be_written_are_named():
     with pytest.raises(ConfigError, match=r"unknown key 'data\.name'"):
         parse({"data.name": 1})
+    with pytest.raises(ConfigError, match="it should be a valid string"):
+        parse({"\ud800": 1})
     with pytest.raises(ConfigError, match=r"data\.source is '\\udcff': it should be text"):
         Config().changed({"data.source": "\udcff"})

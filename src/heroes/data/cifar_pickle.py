@@ -213,7 +213,7 @@ class _Reader(pickle._Unpickler):
     dispatch[pickle.DICT[0]] = load_dict
 
     def load_setitem(self) -> None:
-        *_, key, value = self.stack  # type: ignore[attr-defined]
+        key, value = self.stack[-2:]  # type: ignore[attr-defined]
         del self.stack[-2:]  # type: ignore[attr-defined]
         _filled(self.stack[-1], [key, value])  # type: ignore[attr-defined]
 
