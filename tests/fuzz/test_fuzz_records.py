@@ -68,6 +68,7 @@ def test_bytes(fuzz):
     ("change", "said"),
     [
         ({"seconds": 10**400}, "not a number"),
+        ({"accuracy": 1e20}, r"an accuracy is 1e\+20; it should be from 0 to 1"),
         ({"loss": "low"}, "loss is 'low', not a number"),
         ({"facts": [1]}, r"facts is \[1\], not a section"),
         ({"stopped": ["x"]}, r"stopped is \['x'\], not a text"),

@@ -205,6 +205,9 @@ def _check(row: Row, where: str) -> None:
     _check_numbers(widths, widths, where)
     optional = [key for key in ("accuracy", "loss") if row.get(key) is not None]
     _check_numbers(row, ("round", "seconds", "duration", "waiting", "traffic", *optional), where)
+    for share in (row.get("accuracy") or 0, *widths.values()):
+        if not 0 <= share <= 1:
+            raise RunFolderError(f"{where} is damaged: an accuracy is {share!r}; it should be from 0 to 1")
     _check_texts(row, where)
     for entry in row["clients"]:
         _check_numbers(entry, ("client", "width", "tau", "compute_seconds", "transfer_seconds", "waiting"), where)
