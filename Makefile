@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
+FUZZ_VENV := .venv-fuzz
+FUZZ_READY := $(FUZZ_VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports browser pytest test-slow bench docs format clean
+.PHONY: help setup run test lint types imports browser pytest test-slow fuzz bench docs format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -46,6 +48,15 @@ pytest: setup browser ## the tests alone
 test-slow: setup ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow
 
+fuzz: $(FUZZ_READY) ## fuzz the readers of files by atheris, FUZZ_RUNS=10000 inputs each
+	@FUZZ_RUNS=$(or $(FUZZ_RUNS),10000) $(FUZZ_VENV)/bin/python tools/fuzz.py $(FUZZ)
+
+$(FUZZ_READY): pyproject.toml constraints.txt tools/fuzz-requirements.txt
+	@echo "setting up $(FUZZ_VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(FUZZ_VENV)
+	@$(FUZZ_VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r tools/fuzz-requirements.txt
+	@touch $(FUZZ_READY)
+
 bench: $(BENCH_READY) ## measure speed beside other tools; BENCH=limit measures one thing (see benchmarks/)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
 
@@ -62,4 +73,4 @@ format: setup ## lay the code out
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(FUZZ_VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info

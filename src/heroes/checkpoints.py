@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -94,7 +95,7 @@ def read(path: Path, begin: ServerState[Any]) -> ServerState[Any]:
         if values["version"] != VERSION:
             raise RunFolderError(f"the checkpoint {str(path)!r} has version {values['version']!r}; this heroes reads {VERSION}")
         return _state(values, tensors, begin)
-    except (KeyError, TypeError, ValueError, ValidationError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, ValidationError) as error:
         raise RunFolderError(f"the checkpoint {str(path)!r} is damaged: {error}") from None
 
 
@@ -118,9 +119,11 @@ def _packed(state: ServerState[Any]) -> bytes:
 
 def _state(values: Mapping[str, Any], tensors: Mapping[str, Tensor], begin: ServerState[Any]) -> ServerState[Any]:
     model = {name.removeprefix("model:"): tensor for name, tensor in tensors.items() if name.startswith("model:")}
-    shapes = [{name: tuple(tensor.shape) for name, tensor in of.items()} for of in (model, begin.tensors)]
-    if shapes[0] != shapes[1]:
+    kinds = [{name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in of.items()} for of in (model, begin.tensors)]
+    if kinds[0] != kinds[1]:
         raise ValueError("its tensors are not those of the configured model and scheme")
+    if int(values["round"]) < 0:
+        raise ValueError(f"its round is {values['round']!r}; it should be 0 or more")
     residuals: dict[int, dict[str, Tensor]] = {int(client): {} for client in values["clients"]}
     for name, tensor in tensors.items():
         if name.startswith("residual:"):
@@ -143,7 +146,7 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(tensor.detach().contiguous().numpy().data)
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

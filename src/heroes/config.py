@@ -7,7 +7,6 @@ gives one sentence that names the key, the value and what would be right. Nothin
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from heroes import toml_text
 from heroes.errors import ConfigError, did_you_mean
 from heroes.sections import (
     SCHEMES,
@@ -128,26 +128,35 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 def parse(tree: Mapping[str, Any]) -> Config:
     """A configuration from nested plain values."""
     try:
-        return Config.model_validate(tree)
+        config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError("; ".join(_sentences(error.errors(), tree))) from None
+    for key, value in _flat(config.model_dump(mode="python")):
+        if any(not _writable(text) for text in (value if isinstance(value, tuple) else (value,))):
+            raise ConfigError(f"{key} is {value!r}: it should be text that can be written as UTF-8")
+    return config
+
+
+def _writable(value: Any) -> bool:
+    """Whether a value is no text, or one without the halves of characters that a command line or Python can bring in."""
+    return not isinstance(value, str) or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str | None = None) -> Config:
     """A configuration from a TOML file; what it leaves out comes from its task's recipe for its scheme, or for another."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = toml_text.read(path)
     except FileNotFoundError:
         raise ConfigError(f"there is no configuration file {str(path)!r}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {str(path)!r} as TOML: {error}") from None
     own = tree.get("strategy")
     named = own.get("name") if isinstance(own, dict) else None
     if strategy is not None and named not in (None, strategy):
         del tree["strategy"]  # the file's settings are for another scheme
-    chosen = strategy or (named if named in SCHEMES else None)
+    chosen = strategy or _scheme(named)
     try:
-        base = recipe(tree.get("task", "digits"), chosen)
+        base = recipe(str(tree.get("task", "digits")), chosen)
     except ConfigError:  # a task of the user's own
         base = Config().with_strategy(chosen or "heroes")
     return parse(_merged(base.model_dump(mode="python"), tree))
@@ -163,8 +172,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not separator or not key.strip():
         raise ConfigError(f"{text!r} is not a setting; write section.key=value, for example training.momentum=0.5")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key.strip(), toml_text.loads(f"value = {value}")["value"]
+    except ValueError:
         return key.strip(), value.strip()
 
 
@@ -219,8 +228,10 @@ def _sentences(details: list[ErrorDetails], tree: Mapping[str, Any]) -> list[str
     """For every wrong key what was wrong, with the value, and what would be right."""
     wanted: dict[str, list[str]] = {}
     for detail in details:
-        place = [str(part) for part in detail["loc"] if str(part) not in SCHEMES]
-        name = "strategy.name" if detail["type"].startswith("union_tag") else ".".join(place[:2])
+        section, *inner = [*map(str, detail["loc"])] or [""]  # nowhere: a key that is no proper text
+        if section == "strategy" and inner and _scheme(inner[0]):  # which scheme, where pydantic tells them apart
+            del inner[0]
+        name = "strategy.name" if detail["type"].startswith("union_tag") else ".".join([section, *inner[:1]])
         wanted.setdefault(name, []).append(_wanted(detail, name, tree))
     first = "it should be "
     return [
@@ -237,7 +248,8 @@ def _said(name: str, tree: Mapping[str, Any]) -> str:
     known = _known(tree)
     if name not in known and name in Config.model_fields and isinstance(tree.get(name), Mapping):
         return f"{name}: "
-    if name not in known and name not in Config.model_fields:
+    quoted = "." in name and name in tree  # a key with a dot in it is no key in a section
+    if quoted or section not in tree or (name not in known and name not in Config.model_fields):
         return f"unknown key {name!r}: "
     inside = tree[section]
     value = (inside.get(key, "missing") if isinstance(inside, Mapping) else getattr(inside, key)) if key else inside
@@ -248,7 +260,12 @@ def _known(tree: Mapping[str, Any]) -> list[str]:
     """The keys there are with the scheme that the tree names."""
     section = tree.get("strategy")
     name = section.get("name") if isinstance(section, Mapping) else None
-    return [key for key, *_ in keys(name if name in SCHEMES else "heroes")]
+    return [key for key, *_ in keys(_scheme(name) or "heroes")]
+
+
+def _scheme(name: Any) -> str | None:
+    """The name, if it is that of a scheme; it may be anything."""
+    return name if isinstance(name, str) and name in SCHEMES else None
 
 
 def _wanted(detail: ErrorDetails, name: str, tree: Mapping[str, Any]) -> str:

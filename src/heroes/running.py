@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from heroes import rounds
@@ -18,7 +18,7 @@ from heroes.assemble import assemble, federated, stop_rule
 from heroes.checkpoints import read_last
 from heroes.config import Config, parse, to_toml
 from heroes.data import Dataset, Examples, FederatedData, Progress
-from heroes.errors import ConfigError, DataError
+from heroes.errors import ConfigError, DataError, RunFolderError
 from heroes.messages import RoundRecord, ServerState, plain
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
@@ -140,7 +140,15 @@ def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
 
 def _records(folder: Path) -> list[RoundRecord]:
     """What a run wrote down, as it was before."""
-    return [_RECORD.validate_python(row) for row in read_records(folder).rows]
+    records = []
+    for number, row in enumerate(read_records(folder).rows, 1):
+        try:
+            records.append(_RECORD.validate_python(row))
+        except ValidationError as error:
+            place, why = ".".join(map(str, error.errors()[0]["loc"])), error.errors()[0]["msg"]
+            said = f"line {number} of {str(folder / 'records.jsonl')!r} is damaged: {place}: {why}"
+            raise RunFolderError(said) from None
+    return records
 
 
 _RECORD = TypeAdapter(RoundRecord)

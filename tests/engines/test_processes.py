@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,18 @@ def crashing() -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def talking_nonsense() -> None:
+    """Write over the worker's own connection, as a worker that has lost its mind would."""
+    for handle in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if os.readlink(handle).startswith("socket:"):
+                os.write(int(handle.name), b"\xff" * 8)
+    time.sleep(600)
+
+
 MISHAPS = {
+    "its worker process was ended: a frame arrived whose header claims 18446744073709551615 bytes; "
+    "at most 67108864 are taken": talking_nonsense,
     "its worker process was ended by SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "its worker process was ended by SIGSEGV": crashing,
     "its worker process ended with exit code 3": lambda: os._exit(3),

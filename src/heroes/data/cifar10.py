@@ -46,7 +46,7 @@ def _folder(root: Path) -> Iterator[Path]:
     """The folder with the six batches: the root, one inside it, or what an archive holds."""
     if root.is_file():
         with TemporaryDirectory(prefix="heroes-") as scratch:
-            archives.unpack(root, Path(scratch), only=(*_TRAIN, *_TEST))
+            archives.unpack(root, Path(scratch), only=(*_TRAIN, *_TEST), largest=_LARGEST)
             yield _inside(Path(scratch), root)
     elif archive := next((p for p in sorted(root.iterdir()) if archives.is_archive(p)), None):
         try:

@@ -23,6 +23,8 @@ from heroes.data.examples import Bytes
 
 _LARGE = 1 << 16  # from here on, contents are not copied
 _PIECE = 1 << 20
+_MOST_DIMENSIONS = 8
+_LARGEST = 1 << 40  # number in a shape
 
 
 class ArrayRecord:
@@ -49,7 +51,9 @@ class ArrayRecord:
             or self.fortran not in (False, 0, "C")
         ):
             raise ValueError("the data is not a plain array of bytes")
-        if not all(type(n) is int and n >= 0 for n in shape) or prod(shape) != len(raw):
+        if len(shape) > _MOST_DIMENSIONS or not all(type(n) is int and 0 <= n < _LARGEST for n in shape):
+            raise ValueError("the shape of the data is not a few whole numbers")  # not shown: a few bytes can make it endless
+        if prod(shape) != len(raw):
             raise ValueError(f"an array of shape {shape} cannot hold {len(raw)} bytes")
         return np.frombuffer(raw, dtype=np.uint8).reshape(shape)
 
@@ -103,25 +107,31 @@ class _Dtype(_StandIn):
 
     def __call__(self, name: Any, *_: Any) -> _Kind:
         if name not in ("u1", b"u1", "|u1", "uint8"):
-            raise pickle.UnpicklingError(f"an array of {name!r}, not of bytes (u1)")
+            shown = repr(name) if isinstance(name, str | bytes) else type(name).__name__
+            raise pickle.UnpicklingError(f"an array of {shown}, not of bytes (u1)")
         return _Kind()
 
 
 class _Encode(_StandIn):
-    """`_codecs.encode(text, "latin1")`: how Python 3 writes bytes in an old protocol."""
+    """`_codecs.encode(text, "latin1")`: how Python 3 writes bytes in an old protocol. All it makes has room in the file."""
 
-    __slots__ = ()
+    __slots__ = ("room",)
+
+    def __init__(self, room: int) -> None:
+        self.room = room
 
     def __call__(self, text: Any, encoding: Any = "latin1") -> bytes | mmap.mmap:
         if not isinstance(text, str | memoryview) or encoding not in ("latin1", "latin-1"):
             raise pickle.UnpicklingError("only text in latin1 can stand for bytes")
+        self.room -= len(text)
+        if self.room < 0:
+            raise pickle.UnpicklingError("the file makes more bytes than it has")
         return text.encode("latin-1") if isinstance(text, str) else _from_utf8(text)
 
 
 _STAND_INS: dict[tuple[str, str], _StandIn] = {
     ("numpy", "ndarray"): _NdarrayName(),
     ("numpy", "dtype"): _Dtype(),
-    ("_codecs", "encode"): _Encode(),
     **{(f"{core}.multiarray", "_reconstruct"): _Reconstruct() for core in ("numpy.core", "numpy._core")},
     **{(f"{core}.numeric", "_frombuffer"): _FromBuffer() for core in ("numpy.core", "numpy._core")},
 }
@@ -177,6 +187,10 @@ class _Reader(pickle._Unpickler):
         code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _NEEDED.split())
     }
 
+    def __init__(self, contents: memoryview) -> None:
+        super().__init__(_View(contents), encoding="bytes")  # type: ignore[arg-type]
+        self.stand_ins = _STAND_INS | {("_codecs", "encode"): _Encode(len(contents))}
+
     def load_binunicode(self) -> None:
         """Long text stays as it is in the file; only `_codecs.encode` takes it."""
         (length,) = struct.unpack("<I", self.read(4))  # type: ignore[attr-defined]
@@ -185,16 +199,50 @@ class _Reader(pickle._Unpickler):
 
     dispatch[pickle.BINUNICODE[0]] = load_binunicode
 
+    def load_bytearray8(self) -> None:
+        """What is there is read; Python would first take the memory that is claimed."""
+        (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]
+        self.append(self.read(length))  # type: ignore[attr-defined]
+
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
+
+    def load_dict(self) -> None:
+        items = self.pop_mark()  # type: ignore[attr-defined]
+        self.append(_filled({}, items))  # type: ignore[attr-defined]
+
+    dispatch[pickle.DICT[0]] = load_dict
+
+    def load_setitem(self) -> None:
+        key, value = self.stack[-2:]  # type: ignore[attr-defined]
+        del self.stack[-2:]  # type: ignore[attr-defined]
+        _filled(self.stack[-1], [key, value])  # type: ignore[attr-defined]
+
+    dispatch[pickle.SETITEM[0]] = load_setitem
+
+    def load_setitems(self) -> None:
+        items = self.pop_mark()  # type: ignore[attr-defined]
+        _filled(self.stack[-1], items)  # type: ignore[attr-defined]
+
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _STAND_INS:
+        if (module, name) not in self.stand_ins:
             raise pickle.UnpicklingError(f"the file asks for {module}.{name}, which no CIFAR-10 file needs")
-        return _STAND_INS[module, name]
+        return self.stand_ins[module, name]
+
+
+def _filled(into: Any, items: list[Any]) -> dict[Any, Any]:
+    """The dictionary with these keys and values, one after the other; a key is text, since others can be endless to hash."""
+    if not isinstance(into, dict) or not all(isinstance(key, str | bytes) for key in items[::2]):
+        raise pickle.UnpicklingError("a dictionary whose keys are not text")
+    into.update(zip(items[::2], items[1::2], strict=True))
+    return into
 
 
 def read(contents: memoryview) -> dict[bytes, Any]:
     """The dictionary in the pickle, its keys as bytes; ValueError when it is not one, or wants something it should not have."""
     try:
-        tree = _Reader(_View(contents), encoding="bytes").load()  # type: ignore[arg-type]
+        tree = _Reader(contents).load()
     except KeyError as error:
         raise ValueError(f"the file has an instruction that no CIFAR-10 file needs ({error})") from error
     except (

@@ -92,8 +92,11 @@ def _stamp(archive: Path) -> Path:
 def _unpacked_before(archive: Path, file: PublicFile) -> bool:
     if archive.is_file() or not _stamp(archive).is_file():
         return False
-    addresses, made = json.loads(_stamp(archive).read_text(encoding="utf-8"))
-    return addresses == list(file.addresses) and all((archive.parent / name).exists() for name in made)
+    try:
+        addresses, made = json.loads(_stamp(archive).read_text(encoding="utf-8"))
+        return addresses == list(file.addresses) and all((archive.parent / name).exists() for name in made)
+    except (OSError, ValueError, TypeError, RecursionError):  # a stamp that is damaged says nothing
+        return False
 
 
 def _wanted(data: PublicData, source: str | None) -> tuple[PublicFile, ...]:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,9 @@ from heroes.errors import DataError
 
 CHUNK = 1024  # images between two marks; an interruption costs at most so many
 _KEPT, _BROKEN = b"k", b"b"
+_AGAIN = "delete it, and it will be made again"
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # others run programs to be read, or are no photographs
+_ALWAYS_FINE, _MOST_SHRUNK = 1 << 24, 1 << 13  # pixels; pixels in a byte of a file
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,14 @@ def cached(folder: Path, files: Sequence[Path], size: int, progress: Progress | 
         folder.mkdir(parents=True, exist_ok=True)
         _build(folder, files, size, progress, chunk)
         _complete(folder, files, index)
-    return _opened(folder, json.loads(index.read_text(encoding="utf-8")), size)
+    try:
+        found = json.loads(index.read_text(encoding="utf-8"))
+        states, skipped = str(found["states"]), tuple(map(str, found["skipped"]))
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise DataError(f"the image cache {folder} is damaged ({error}); {_AGAIN}") from error
+    if len(states) != len(files):
+        raise DataError(f"the image cache {folder} is damaged ({len(states)} of {len(files)} images); {_AGAIN}")
+    return _opened(folder, states, skipped, size)
 
 
 def require_pillow() -> None:
@@ -97,7 +108,9 @@ def decode(path: Path, size: int) -> Bytes | str:
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=_FORMATS) as image:
+            if image.width * image.height > max(_ALWAYS_FINE, _MOST_SHRUNK * path.stat().st_size):
+                raise ValueError(f"it claims {image.width} x {image.height} pixels, more than a file of its size can hold")
             image.draft("RGB", (2 * size, 2 * size))  # large photographs: decode no more than needed
             small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
         return np.ascontiguousarray(np.asarray(small, dtype=np.uint8).transpose(2, 0, 1))
@@ -122,9 +135,21 @@ def _note(reasons: Path, chunk: Sequence[Path], results: Sequence[Bytes | str]) 
             file.write("\n".join(lines) + "\n")
 
 
+def _reasons(path: Path) -> dict[str, str]:
+    """Why images could not be read. A line that was cut off by an interruption is left out."""
+    found = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with suppress(ValueError, TypeError, RecursionError):
+            image, reason = json.loads(line)
+            found[str(image)] = str(reason)
+    return found
+
+
 def _complete(folder: Path, files: Sequence[Path], index: Path) -> None:
     states = (folder / "states").read_bytes()
-    why = dict(json.loads(line) for line in (folder / "reasons.jsonl").read_text(encoding="utf-8").splitlines())
+    if len(states) != len(files) or set(states) - {*_KEPT, *_BROKEN}:
+        raise DataError(f"the image cache {folder} is damaged (its marks are wrong); {_AGAIN}")
+    why = _reasons(folder / "reasons.jsonl")
     broken = [str(path) for path, state in zip(files, states, strict=True) if state == _BROKEN[0]]
     text = json.dumps({"states": states.decode(), "skipped": [f"{path} ({why.get(path, 'unreadable')})" for path in broken]})
     half = index.with_suffix(f".{os.getpid()}.part")
@@ -132,16 +157,14 @@ def _complete(folder: Path, files: Sequence[Path], index: Path) -> None:
     half.replace(index)
 
 
-def _opened(folder: Path, index: dict[str, Any], size: int) -> ImageCache:
-    kept = tuple(i for i, state in enumerate(index["states"]) if state == _KEPT.decode())
-    skipped = tuple(index["skipped"])
+def _opened(folder: Path, states: str, skipped: tuple[str, ...], size: int) -> ImageCache:
+    kept = tuple(i for i, state in enumerate(states) if state == _KEPT.decode())
     if not kept:
         raise DataError(f"not one of {len(skipped)} images could be read; the first: {skipped[0] if skipped else 'none'}")
     path = folder / "images"
-    if path.stat().st_size != len(kept) * 3 * size * size:
-        raise DataError(
-            f"the image cache {folder} is damaged ({path.stat().st_size} bytes); delete it, and it will be made again"
-        )
+    there = path.stat().st_size if path.is_file() else 0
+    if there != len(kept) * 3 * size * size:
+        raise DataError(f"the image cache {folder} is damaged ({there} bytes); {_AGAIN}")
     # "c": pages are read when they are needed and shared with the file; a write would stay in memory, never in the cache
     images: Bytes = np.memmap(path, dtype=np.uint8, mode="c", shape=(len(kept), 3, size, size))
     return ImageCache(images, kept, skipped)

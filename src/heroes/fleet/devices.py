@@ -16,6 +16,8 @@ from heroes.fleet import measured
 from heroes.messages import Cohort, Floats, Integers
 
 MEGABIT = 1e6 / 8  # bytes
+_SMALLEST, _LARGEST = 1e-9, 1e9  # numbers in a file; with these, nothing overflows
+_MOST_DEVICES = 32_767
 
 
 Range = tuple[float, float]
@@ -152,6 +154,8 @@ def read_fleet(path: Path) -> FleetKind:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read the fleet {str(path)!r}: {error}") from None
+    if len(rows) > _MOST_DEVICES:
+        raise ConfigError(f"the fleet {str(path)!r} has {len(rows)} devices; at most {_MOST_DEVICES} are possible")
     if not rows or not {"device", "gflops"} <= rows[0].keys():
         raise ConfigError(f"the fleet {str(path)!r} needs rows and at least the columns device and gflops")
     return FleetKind(f"from {path.name}", tuple(_device(path, line, row) for line, row in enumerate(rows, 2)))
@@ -166,8 +170,9 @@ def _device(path: Path, line: int, row: Mapping[str, str | None]) -> Device:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not (math.isfinite(value) and value > 0):
-            raise ConfigError(f"line {line} of the fleet {str(path)!r}: {column} is {text!r}; it should be a number above 0")
+        if not _SMALLEST <= value <= _LARGEST:
+            said = f"line {line} of the fleet {str(path)!r}: {column} is {text!r}"
+            raise ConfigError(f"{said}; it should be a number above 0, from {_SMALLEST:g} to {_LARGEST:g}")
         return value
 
     gflops = number("gflops")

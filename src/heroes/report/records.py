@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heroes import toml_text
 from heroes.errors import RunFolderError
 
 Row = Mapping[str, Any]
@@ -54,8 +54,8 @@ def read_config(folder: Path) -> Mapping[str, Any]:
     """The configuration in a run folder, as nested plain values."""
     path = folder / "config.toml"
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return toml_text.read(path)
     except (FileNotFoundError, NotADirectoryError):
         raise RunFolderError(f"{str(folder)!r} is not a run folder: it has no config.toml") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise RunFolderError(f"cannot read {str(path)!r} as TOML: {error}") from None

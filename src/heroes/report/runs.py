@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ IRRELEVANT = (
     "data.source",
 )  # and the engine: no difference
 WORLD = ("data.", "fleet.", "federation.clients", "federation.cohort", "model.name")  # what schemes must share to be compared
+_LARGEST = 1e300  # of a number in a record; sums of many such are still finite
 Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
 
 
@@ -200,23 +200,41 @@ def _check(row: Row, where: str) -> None:
         if not isinstance(row[key], list) or not all(isinstance(entry, dict) for entry in row[key]):
             raise RunFolderError(f"{where} is damaged: {key} is not a list of records")
     widths = row.get("accuracy_by_width") or {}
-    if not isinstance(widths, dict) or not all(str(width).isdecimal() for width in widths):
+    if not isinstance(widths, dict) or not all(str(width).isdecimal() and len(width) < 10 for width in widths):
         raise RunFolderError(f"{where} is damaged: accuracy_by_width is {widths!r}")
     _check_numbers(widths, widths, where)
+    optional = [key for key in ("accuracy", "loss", "epsilon") if row.get(key) is not None]
+    _check_numbers(row, ("round", "seconds", "duration", "waiting", "traffic", *optional), where)
+    for share in (row.get("accuracy") or 0, *widths.values()):
+        if not 0 <= share <= 1:
+            raise RunFolderError(f"{where} is damaged: an accuracy is {share!r}; it should be from 0 to 1")
+    _check_texts(row, where)
     lost = row.get("lost") or {}
-    if not isinstance(lost, dict) or not all(isinstance(count, int) for count in lost.values()):
-        raise RunFolderError(f"{where} is damaged: lost is {lost!r}")
+    if not isinstance(lost, dict) or not all(type(count) is int for count in lost.values()):
+        raise RunFolderError(f"{where} is damaged: lost is {lost!r}, not numbers by cause")
     if not isinstance(row.get("abandoned") or [], list):
-        raise RunFolderError(f"{where} is damaged: abandoned is {row['abandoned']!r}")
-    scored = ("accuracy",) if row.get("accuracy") is not None else ()
-    private = ("epsilon",) if row.get("epsilon") is not None else ()
-    _check_numbers(row, ("round", "seconds", "duration", "waiting", "traffic", *scored, *private), where)
+        raise RunFolderError(f"{where} is damaged: abandoned is {row['abandoned']!r}, not a list")
     for entry in row["clients"]:
         _check_numbers(entry, ("client", "width", "tau", "compute_seconds", "transfer_seconds", "waiting"), where)
+
+
+def _check_texts(row: Row, where: str) -> None:
+    """Refuse a record whose facts, reasons or end are of the wrong kind."""
+    if not isinstance(row.get("facts") or {}, dict):
+        raise RunFolderError(f"{where} is damaged: facts is {row['facts']!r}, not a section")
+    if not isinstance(row.get("stopped"), str | None):
+        raise RunFolderError(f"{where} is damaged: stopped is {row['stopped']!r}, not a text")
+    if not all(isinstance(lost.get("reason"), str) for lost in row["missing"]):
+        raise RunFolderError(f"{where} is damaged: a missing client has no reason")
 
 
 def _check_numbers(entry: Row, keys: Iterable[str], where: str) -> None:
     for key in keys:
         value = entry.get(key)
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        if not _finite(value):
             raise RunFolderError(f"{where} is damaged: {key} is {value!r}, not a number")
+
+
+def _finite(value: Any) -> bool:
+    """Whether this is a number that can be reckoned with; JSON can hold whole numbers that no float reaches."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST

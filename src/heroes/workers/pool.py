@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess, SpawnProcess
 from pathlib import Path
 
-from heroes.errors import ConfigError, TrainingError
+from heroes.errors import ConfigError, ExchangeError, TrainingError
 from heroes.wire import Channel, Frame
 from heroes.workers.queue import Queue
 from heroes.workers.setup import Setup, check_importable, write
@@ -117,8 +117,11 @@ class Pool:
     def _listen(self, worker: _Worker, queue: Queue) -> Iterator[tuple[int, Frame | str]]:
         try:
             frame = worker.channel.receive()
-        except (EOFError, OSError) as error:
-            yield from self._lose(worker, queue, late=worker.stuck or isinstance(error, TimeoutError))
+            if not worker.places and not {"ready", "broken"} & frame.header.keys():
+                raise ExchangeError("an answer arrived that nobody had asked for")
+        except (EOFError, OSError, ExchangeError) as error:
+            late = worker.stuck or isinstance(error, TimeoutError)
+            yield from self._lose(worker, queue, late=late, said=str(error) if isinstance(error, ExchangeError) else "")
             return
         worker.since = time.monotonic()
         if "broken" in frame.header:
@@ -129,10 +132,11 @@ class Pool:
         else:
             yield worker.places.popleft(), frame.header.get("error") or frame
 
-    def _lose(self, worker: _Worker, queue: Queue, late: bool) -> Iterator[tuple[int, str]]:
-        """The first of its tasks is lost with it; others will do the rest."""
+    def _lose(self, worker: _Worker, queue: Queue, late: bool, said: str = "") -> Iterator[tuple[int, str]]:
+        """The first of its tasks is lost with it; others will do the rest. `said` is why we ended it, if we did."""
         code = self._remove(worker)
         ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        ended = f"was ended: {said}" if said else ended
         self._failures += not worker.ready
         if self._failures >= _TRIES:
             self.close()

@@ -18,6 +18,7 @@ from threading import Thread
 
 import torch
 
+from heroes.errors import ExchangeError
 from heroes.evaluation import tally
 from heroes.local_training import Trainer, said
 from heroes.messages import Lost
@@ -51,7 +52,7 @@ def _listen(channel: Channel, inbox: SimpleQueue[Frame], folder: Path | None) ->
     try:
         while True:
             inbox.put(channel.receive())
-    except (EOFError, OSError):
+    except (EOFError, OSError, ExchangeError):
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)  # the parent cannot do it any more
         os._exit(0)

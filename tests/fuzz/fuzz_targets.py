@@ -1,0 +1,80 @@
+"""Readers of files as functions of bytes, for hypothesis and for atheris (tools/fuzz.py): what is raised is a HeroesError."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from heroes import checkpoints
+from heroes.config import load, parse, to_toml
+from heroes.data import cifar_pickle, idx
+from heroes.errors import HeroesError
+from heroes.fleet.devices import Fleet, read_fleet
+from heroes.messages import ServerState
+from heroes.recipes import recipe
+from heroes.strategies.heroes import HeroesMemory
+from heroes.toml_text import loads
+
+BEGIN = ServerState(0, {"b": torch.zeros(2, 3), "a": torch.zeros(())}, HeroesMemory((0, 0, 0, 0)))
+_MEMORY = Path("/dev/shm")  # where there is one, files need no disk
+_FOLDER = tempfile.TemporaryDirectory(prefix="heroes-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None)
+
+
+def file_of(content: bytes, name: str = "input") -> Path:
+    path = Path(_FOLDER.name) / name
+    path.write_bytes(content)
+    return path
+
+
+def idx_file(content: bytes) -> None:
+    for dimensions in (1, 3):
+        with suppress(HeroesError):
+            array = idx.read(file_of(content), dimensions)
+            assert array.ndim == dimensions
+            assert array.nbytes <= 1100 * len(content)
+
+
+def cifar_batch(content: bytes) -> None:
+    with suppress(ValueError):
+        tree = cifar_pickle.read(memoryview(content))
+        data = tree.get(b"data")
+        if isinstance(data, cifar_pickle.ArrayRecord):
+            assert data.array().dtype == np.uint8
+
+
+def config_file(content: bytes) -> None:
+    """What is accepted can be written down and read again."""
+    for strategy in (None, "fedavg"):
+        with suppress(HeroesError):
+            config = load(file_of(content), recipe, strategy)
+            assert parse(loads(to_toml(config))) == config
+
+
+def fleet_file(content: bytes) -> None:
+    """What is accepted makes a fleet whose speeds are all numbers above zero."""
+    with suppress(HeroesError):
+        fleet = Fleet(read_fleet(file_of(content)), 7, 0)
+        cohort = fleet.status(np.arange(7), 1)
+        for speeds in (cohort.speed, cohort.upload, cohort.download):
+            assert np.isfinite(speeds).all()
+            assert (speeds > 0).all()
+
+
+def checkpoint_file(content: bytes) -> None:
+    with suppress(HeroesError):
+        state = checkpoints.read(file_of(content, "round-0000007.safetensors"), BEGIN)
+        assert {name: t.shape for name, t in state.tensors.items()} == {name: t.shape for name, t in BEGIN.tensors.items()}
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "idx": idx_file,
+    "cifar_pickle": cifar_batch,
+    "config": config_file,
+    "fleet": fleet_file,
+    "checkpoint": checkpoint_file,
+}
