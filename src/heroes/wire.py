@@ -140,7 +140,7 @@ class Parcels(Codec):
         return b"".join(self.pack(frame))
 
     def unwrap(self, parcel: Bytes) -> Frame:
-        self._rest = memoryview(parcel)
+        self._rest = parcel.data
         return self.receive()
 
     def _read(self, into: B) -> B:
