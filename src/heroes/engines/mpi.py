@@ -6,10 +6,10 @@ configuration as text; each sets itself up, says that it is ready, answers what 
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from safetensors.torch import save
@@ -90,7 +90,18 @@ def _world() -> Comm:
         reason = " ".join(str(error).split())[:120]
         raise ConfigError(f"engine.name is 'mpi' but there is no MPI ({reason}): pip install 'heroes-fl[mpi]'") from None
     atexit.register(lambda: None if _open.broken or MPI.Is_finalized() else MPI.Finalize())
+    sys.excepthook = _failing(sys.excepthook)
     return MPI.COMM_WORLD
+
+
+def _failing(hook: Callable[..., object]) -> Callable[..., object]:
+    """A process that ends with a traceback does not wait for the others: mpiexec ends them."""
+
+    def fail(*error: Any) -> None:
+        _open.broken = True
+        hook(*error)
+
+    return fail
 
 
 def rank() -> int:
@@ -139,22 +150,19 @@ def leading() -> Iterator[None]:
 class Post:
     """Messages to and from other ranks. A thread makes every MPI call, so that they travel while this process computes.
 
-    `over` is called there when the other side says that it is over (False), and when mpiexec is gone (True): it was killed, and
-    cannot end its processes any more.
+    `over` is called there when rank 0 says that it is over.
     """
 
-    def __init__(self, over: Callable[[bool], None]) -> None:
+    def __init__(self, over: Callable[[], None] = lambda: None) -> None:
         from mpi4py import MPI
 
         self.world = _world()
-        self.inbox: SimpleQueue[tuple[int, Bytes | Exception | None]] = SimpleQueue()
-        self.orphan = False
+        self.inbox: SimpleQueue[tuple[int, Bytes | Exception]] = SimpleQueue()
         self._over = over
         self._status, self._byte = MPI.Status(), MPI.BYTE
         self._outbox: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
         self._sending: list[tuple[Request, bytes]] = []
         self._coming: deque[tuple[Request, int, Bytes]] = deque()
-        self._parent = os.getppid()
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="heroes-mpi", daemon=True)
@@ -166,8 +174,8 @@ class Post:
         self._outbox.put((to, parcel))
         self._wake.set()
 
-    def receive(self, seconds: float | None = None) -> tuple[int, Bytes | None]:
-        """The next message and who sent it; nothing instead of a message is the end. Raises Empty if none comes in time."""
+    def receive(self, seconds: float | None = None) -> tuple[int, Bytes]:
+        """The next message and who sent it. Raises Empty if none comes in time."""
         sender, parcel = self.inbox.get(timeout=seconds)
         if isinstance(parcel, Exception):
             raise TrainingError(f"MPI failed: {said(parcel)}")
@@ -178,7 +186,7 @@ class Post:
         self._closing = True
         self._wake.set()
         self._thread.join(_STOP_SECONDS)
-        _open.broken |= self.orphan or self._thread.is_alive()
+        _open.broken |= self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -193,9 +201,6 @@ class Post:
             pause = _SHORT if moved else min(2 * pause, _LONG)
             self._wake.wait(pause)
             self._wake.clear()
-            if os.getppid() != self._parent and not self.orphan:
-                self.orphan = True
-                self._end(0)
 
     def _send_more(self) -> int:
         count = 0
@@ -219,16 +224,11 @@ class Post:
         count = 0
         while self._coming and self._coming[0][0].Test():
             _, sender, parcel = self._coming.popleft()
-            if len(parcel):
-                self.inbox.put((sender, parcel))
-            else:
-                self._end(sender)
+            self.inbox.put((sender, parcel))
+            if not len(parcel):
+                self._over()
             count += 1
         return count
-
-    def _end(self, sender: int) -> None:
-        self.inbox.put((sender, None))
-        self._over(self.orphan)
 
 
 # rank 0
@@ -252,7 +252,7 @@ class Ranks:
     def __init__(self, size: int) -> None:
         self.size = size
         self.seconds = 600.0
-        self.post = Post(lambda orphan: None)
+        self.post = Post()
         self.all = [_Rank(number) for number in range(1, size + 1)]
 
     def begin(self, text: str) -> None:
@@ -298,10 +298,10 @@ class Ranks:
                 self.post.send(rank.number, b"")
             deadline = time.monotonic() + _STOP_SECONDS
             with suppress(Empty, TrainingError):
-                while not (self.post.orphan or all(rank.gone for rank in self.all)):
+                while not all(rank.gone for rank in self.all):
                     number, parcel = self.post.receive(max(0.0, deadline - time.monotonic()))
                     rank = self.all[number - 1]
-                    rank.gone = parcel is not None and "bye" in rank.codec.unwrap(parcel).header
+                    rank.gone = "bye" in rank.codec.unwrap(parcel).header
         finally:
             self.post.close()
             _open.broken |= not all(rank.gone for rank in self.all)
@@ -325,18 +325,18 @@ class Ranks:
 
     def _hear(self, queue: Queue) -> Iterator[tuple[int, int, Frame | str]]:
         """Wait until something happens, and say which rank has done or lost what."""
-        nearest = min((self._deadline(r) for r in self.all if not r.late and (r.places or not r.ready)), default=None)
-        if nearest is None:
-            raise TrainingError(f"no rank has answered for {self.seconds:g} seconds")
+        now = time.monotonic()
+        awaited = [rank for rank in self.all if not rank.late and (rank.places or not rank.ready)]
+        nearest = min((self._deadline(rank) for rank in awaited), default=now + self.seconds)
         try:
-            number, parcel = self.post.receive(max(0.0, nearest - time.monotonic()))
+            number, parcel = self.post.receive(max(0.0, nearest - now))
         except Empty:
-            for rank in self.all:
-                if not rank.late and (rank.places or not rank.ready) and time.monotonic() >= self._deadline(rank):
+            if not awaited:
+                raise TrainingError(f"all ranks are busy with clients that took longer than {self.seconds:g} seconds") from None
+            for rank in awaited:
+                if time.monotonic() >= self._deadline(rank):
                     yield from self._give_up(rank, queue)
             return
-        if parcel is None:
-            raise TrainingError("mpiexec is gone; the rounds that were done are kept")
         yield from self._note(self.all[number - 1], parcel)
 
     def _deadline(self, rank: _Rank) -> float:
@@ -396,14 +396,14 @@ class _Server:
         self.service: Service
         self.trainer: Trainer
         self.codec = Parcels()
-        self.main = threading.current_thread() is threading.main_thread()
+        self.thread = threading.current_thread()
         self.busy = False
         self.over = threading.Event()
         self.post = Post(self._end)
 
     def run(self) -> None:
         try:
-            while (parcel := self.post.receive()[1]) is not None:
+            while len(parcel := self.post.receive()[1]):
                 frame = self.codec.unwrap(parcel)
                 if not self.over.is_set() and (reply := self._reply(frame)) is not None:
                     self._send(reply)
@@ -447,13 +447,11 @@ class _Server:
             return Frame({"error": f"cannot write to {str(self.service.keep)!r}: {error.strerror}"}, {})
         return Frame({"kept": True}, {})
 
-    def _end(self, orphan: bool) -> None:
-        """In the thread of the post: let go of what is being done, or end at once if nobody is left who could be told."""
-        if orphan:
-            os._exit(1)
+    def _end(self) -> None:
+        """In the thread of the post: let go of what is being done."""
         self.over.set()
-        if self.main:
-            _thread.interrupt_main(signal.SIGINT)
+        if self.thread is threading.main_thread() and self.thread.ident is not None:
+            signal.pthread_kill(self.thread.ident, signal.SIGINT)
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -463,7 +461,8 @@ class _Server:
             if self.busy and self.over.is_set():
                 raise _Stopped
 
-        before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM) if self.main}
+        main = self.thread is threading.main_thread()
+        before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM) if main}
         try:
             yield
         finally:
