@@ -295,8 +295,7 @@ class EngineConfig(Section):
     """How tasks reach clients."""
 
     name: Literal["processes", "in_process", "mpi"] = "processes"
-    """processes: clients at the same time in worker processes; in_process: one after the other; mpi: on the ranks of an MPI job,
-    started by mpiexec; the results are the same bits"""
+    """processes: clients at once, in worker processes; in_process: one after the other; mpi: on ranks, by mpiexec; the same bits"""
     workers: Annotated[int, Field(ge=0)] = 0
     """processes: how many workers; 0 is one for each core"""
     start: Literal["auto", "fork", "spawn"] = "auto"

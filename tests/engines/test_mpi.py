@@ -165,12 +165,12 @@ def test_a_run_speaks_with_one_voice_and_every_rank_gets_its_model(tmp_path):
     [
         ([*RUN, "--set", "model.name=digits_cn"], "error: model.name is 'digits_cn': did you mean 'digits_cnn'?"),
         ([*RUN, "--rounds", "0"], "error: federation.rounds is 0"),
-        (["run", "digits"], "error: 3 processes were started together but engine.name is 'processes'; say --engine mpi"),
+        (["run", "digits"], "error: 2 processes were started together but engine.name is 'processes'; say --engine mpi"),
         (["compare", "digits"], "error: heroes compare does not run under MPI"),
     ],
 )
 def test_a_mistake_is_said_once(arguments, said):
-    done = finished("-n", "3", *HEROES, *arguments)
+    done = finished("-n", "2", *HEROES, *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(said)
     assert done.stderr.count("error") == 1
@@ -186,16 +186,16 @@ def test_a_rank_that_cannot_start_is_named(tmp_path):
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+def running(folder: Path, ranks: int = 2) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """A long run once its first round is done, and its ranks in their order."""
-    with started("-n", "3", *HEROES, *RUN, "--rounds", "5000", "--out", str(folder)) as process:
+    with started("-n", str(ranks), *HEROES, *RUN, "--rounds", "5000", "--out", str(folder)) as process:
         records = folder / "records.jsonl"
         wait_until(lambda: records.exists() and records.read_text().count("\n") >= 1)
         yield process, sorted(pid for pid, command in session_of(process.pid).items() if command.startswith(sys.executable))
 
 
 def test_ctrl_c_ends_everything_and_the_run_can_go_on(tmp_path):
-    with running(tmp_path / "run") as (process, ranks):
+    with running(tmp_path / "run", 3) as (process, ranks):
         assert len(ranks) == 3
         os.kill(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=60)

@@ -127,8 +127,8 @@ def ranks() -> Ranks:
     if _open.ranks is None:
         if _world().size < 2:
             raise ConfigError(
-                "engine.name is 'mpi' but there is only one process; start several with mpiexec: the first is the server, the "
-                "others train, for example mpiexec -n 5 heroes run digits --engine mpi"
+                "engine.name is 'mpi' but there is only one process; start several, the first leads and the others train, for "
+                "example mpiexec -n 5 heroes run digits --engine mpi; or say --engine processes"
             )
         _open.ranks = Ranks(_world().size - 1)
     return _open.ranks
