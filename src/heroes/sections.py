@@ -295,7 +295,7 @@ class EngineConfig(Section):
     """How tasks reach clients."""
 
     name: Literal["processes", "in_process", "mpi"] = "processes"
-    """processes: clients at once, in worker processes; in_process: one after the other; mpi: on ranks, by mpiexec; the same bits"""
+    """processes: clients in worker processes; in_process: one after the other; mpi: on MPI ranks; all give the same bits"""
     workers: Annotated[int, Field(ge=0)] = 0
     """processes: how many workers; 0 is one for each core"""
     start: Literal["auto", "fork", "spawn"] = "auto"

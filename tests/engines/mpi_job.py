@@ -18,7 +18,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from conftest import World  # type: ignore[import-not-found]
+import heroes
+from conftest import World, build_network  # type: ignore[import-not-found]
 from heroes.data import FederatedData
 from heroes.engines import mpi
 from heroes.engines.in_process import InProcessEngine
@@ -170,6 +171,22 @@ def prepare(name: str) -> mpi.Service:
     return mpi.Service(Setup(trainer.family, trainer.settings, trainer.device, engine.data, 20))
 
 
+def from_python(out: Path) -> object:
+    """A run that rank 0 alone refuses, then one with a model and data of one's own; the others end each of them by `Served`."""
+    (out / "records.jsonl").touch()
+    config = heroes.Config().changed({"federation.clients": 12, "federation.cohort": 4, "federation.rounds": 2})
+    config = config.changed({"model.max_width": 3, "training.batch_size": 5, "engine.name": "mpi"})
+    try:
+        heroes.run(config, out=out)
+    except heroes.HeroesError as error:
+        refused = str(error)
+    except heroes.engines.mpi.Served:
+        refused = "served"
+    run = heroes.run(config, model=build_network, data=world.data())
+    here = heroes.run(config.changed({"engine.name": "in_process"}), model=build_network, data=world.data())
+    return {"refused": "already holds a run" in refused, "same": run.records == here.records}
+
+
 def main(out: str) -> None:
     torch.set_num_threads(1)
     found = {}
@@ -179,8 +196,8 @@ def main(out: str) -> None:
         else:
             with suppress(mpi.Served):
                 mpi.serve(prepare)
-    if mpi.rank() == 0:
-        Path(out).write_text(json.dumps(found))
+    found["from python"] = from_python(Path(out).parent)  # only rank 0 goes on
+    Path(out).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

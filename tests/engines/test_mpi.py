@@ -132,6 +132,10 @@ def test_scores_are_the_same_bits_beside_a_round_or_not(found):
     assert found["scores"] == [True] * 4
 
 
+def test_in_a_script_only_rank_0_goes_on_and_its_errors_do_not_hold_the_others(found):
+    assert found["from python"] == {"refused": True, "same": True}
+
+
 def test_without_mpi4py_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     mpi._world.cache_clear()
