@@ -105,6 +105,8 @@ WRONG = {
     "engine.workers": [-1, 1.5, "x"],
     "engine.start": ["forks", 1],
     "engine.task_seconds": [0, -1.0, "x"],
+    "engine.model_out": [7],
+    "engine.model_width": [0, 1.5, "x"],
 }
 
 

@@ -8,13 +8,14 @@ import struct
 from threading import Thread
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes.messages import Assignment, Estimates, Selection, Task, Update
-from heroes.wire import Channel, Frame, read_task, read_update, task_frame, update_frame
+from heroes.wire import Channel, Frame, Parcels, read_task, read_update, task_frame, update_frame
 
 ASSIGNMENT = Assignment(7, 3, "board", Selection(2, (0, 2), (0, 2, 6, 8)), 5, 0.1, 1.0, 0.5, 2.0, 10, 20, True)
 
@@ -111,3 +112,23 @@ def test_what_messages_have_in_common_travels_once_and_again_after_forgetting():
     sender.send(Frame({}, {}))
     assert receiver.receive().common is None
     here.close(), there.close()
+
+
+def test_a_parcel_is_the_same_bytes_as_go_over_a_socket_and_knows_what_the_other_end_has():
+    sender, receiver = Parcels(), Parcels()
+    frame = Frame({"n": 1}, {"own": torch.arange(3)}, {"w": torch.randn(70, 2)})
+    first, again = sender.wrap(frame), sender.wrap(frame)
+    assert first == b"".join(Channel(SimpleNamespace()).pack(frame))
+    assert len(again) < len(first) / 2
+    for parcel in (first, again):
+        arrived = receiver.unwrap(np.frombuffer(parcel, np.uint8))
+        assert (arrived.header, arrived.tensors["own"].tolist()) == ({"n": 1}, [0, 1, 2])
+        assert same_bits(arrived.common["w"], frame.common["w"])
+        assert arrived.common["w"].data_ptr() % 64 == 0
+
+
+@pytest.mark.parametrize("length", [0, 5, 60, -1])
+def test_a_parcel_that_is_cut_off_is_an_end(length):
+    parcel = np.frombuffer(Parcels().wrap(Frame({}, {"w": torch.ones(40)})), np.uint8)
+    with pytest.raises(EOFError):
+        Parcels().unwrap(parcel[:length])

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 
 from heroes import seeds
-from heroes.config import Config
+from heroes.config import Config, to_toml
 from heroes.contracts import Engine, Strategy
 from heroes.data import DATASETS, PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
 from heroes.defence import Defence, overlay
 from heroes.engines.faulty import FaultyEngine
 from heroes.engines.in_process import InProcessEngine
+from heroes.engines.mpi import MpiEngine
 from heroes.engines.processes import ProcessEngine
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.exchange import Feedback, tensors_bytes
@@ -253,6 +254,9 @@ def carrier(config: Config, trainer: Trainer, data: FederatedData, costs: Costs)
         probing = 2 * trainer.settings.probes * costs.probe_flops[width] if assignment.probes else 0.0
         return float(assignment.tau * costs.step_flops[width] + probing)
 
+    if e.name == "mpi":
+        batch_size = config.evaluation.batch_size
+        return MpiEngine(data, batch_size, begin=to_toml(config), task_seconds=e.task_seconds, cost=flops)
     start = None if e.start == "auto" else e.start
     return ProcessEngine(
         trainer, data, config.evaluation.batch_size, workers=e.workers, start=start, task_seconds=e.task_seconds, cost=flops

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
@@ -18,14 +20,20 @@ from heroes.assemble import assemble, federated, stop_rule
 from heroes.checkpoints import read_last
 from heroes.config import Config, parse, to_toml
 from heroes.data import Dataset, Examples, FederatedData, Progress
+from heroes.engines import mpi
+from heroes.engines.faulty import behind
+from heroes.engines.in_process import InProcessEngine
 from heroes.errors import ConfigError, DataError, RunFolderError
-from heroes.messages import RoundRecord, ServerState, plain
+from heroes.messages import RoundRecord, ServerState, Tensors, plain
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
 from heroes.report.summary import Summary
 from heroes.rounds import Federation, begin
 from heroes.run_folder import CHECKPOINTS, RunFolder, refuse_taken
 from heroes.submodels import cut_out
+from heroes.workers.setup import Setup
+
+OwnData = FederatedData | Dataset | tuple[Examples, Examples]
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ def run(
     config: Config,
     *,
     model: Build | None = None,
-    data: FederatedData | Dataset | tuple[Examples, Examples] | None = None,
+    data: OwnData | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     on_round: Callable[[RoundRecord], None] | None = None,
@@ -69,16 +77,18 @@ def run(
 
     `model` is your own `build(width) -> nn.Module`; `data` your own (train, test) examples or `Dataset`, shared out as the
     configuration says, or `FederatedData` with shares of your own. With `out`, everything is written there as it happens.
-    `on_round` hears of every round, `on_progress` of data being prepared: what, how much, of how much.
+    `on_round` hears of every round, `on_progress` of data being prepared: what, how much, of how much. Under MPI only rank 0
+    returns: the others serve it, and end the process when it is done (`heroes.engines.mpi.Served`, a `SystemExit`).
     """
     if not isinstance(config, Config):
         raise ConfigError(f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()")
-    if out is not None:
-        refuse_taken(Path(out), overwrite)  # before anything that takes long
-    config = _named_honestly(config, model, data)
-    federation = assemble(config, model, _shared(config, data), on_progress)
-    folder = RunFolder(Path(out), to_toml(config), overwrite=overwrite) if out is not None else None
-    return _train(federation, config, folder, on_round)
+    with _led(config, model, data):
+        if out is not None:
+            refuse_taken(Path(out), overwrite)  # before anything that takes long
+        config = _named_honestly(config, model, data)
+        federation = assemble(config, model, _shared(config, data), on_progress)
+        folder = RunFolder(Path(out), to_toml(config), overwrite=overwrite) if out is not None else None
+        return _train(federation, config, folder, on_round)
 
 
 MAY_CHANGE = (
@@ -100,7 +110,7 @@ def resume(
     changes: Mapping[str, Any] | None = None,
     *,
     model: Build | None = None,
-    data: FederatedData | Dataset | tuple[Examples, Examples] | None = None,
+    data: OwnData | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
@@ -115,17 +125,18 @@ def resume(
         if (name == "own") != (part is not None):
             does = "was run with your own" if name == "own" else "was not run with your own"
             raise ConfigError(f"{str(path)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly")
-    done = _records(path)
-    federation = assemble(config, model, _shared(config, data), on_progress)
-    state = read_last(path / CHECKPOINTS, begin(federation))
-    stop = stop_rule(config)
-    if done and state.round == len(done) and (reason := stop.reason(done[-1])):
-        federation.engine.close()
-        raise ConfigError(
-            f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
-        )
-    kept = RunFolder(path, to_toml(config), after=state.round)
-    return _train(federation, config, kept, on_round, state, _records(path))
+    with _led(config, model, data):
+        done = _records(path)
+        federation = assemble(config, model, _shared(config, data), on_progress)
+        state = read_last(path / CHECKPOINTS, begin(federation))
+        stop = stop_rule(config)
+        if done and state.round == len(done) and (reason := stop.reason(done[-1])):
+            federation.engine.close()
+            raise ConfigError(
+                f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
+            )
+        kept = RunFolder(path, to_toml(config), after=state.round)
+        return _train(federation, config, kept, on_round, state, _records(path))
 
 
 def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
@@ -172,25 +183,81 @@ def _train(
         every_width=evaluation.every_width,
         after=state,
     )
-    try:
-        for step in steps:
-            with finishing_first():
-                state, record = step
-                records.append(record)
-                if folder is not None:
-                    folder.append(record)
-                    if every and (record.round % every == 0 or record.stopped):
-                        folder.checkpoint(state)
-            if on_round is not None:
-                on_round(record)
-    finally:
-        federation.engine.close()
-        if folder is not None:
-            if state is not None:
-                folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
-            folder.close()
-    assert state is not None
+    with closing(federation.engine):  # last of all: those who are told to leave may take a while
+        kept = _kept(config, federation)
+        try:
+            for step in steps:
+                with finishing_first():
+                    state, record = step
+                    records.append(record)
+                    if folder is not None:
+                        folder.append(record)
+                        if every and (record.round % every == 0 or record.stopped):
+                            folder.checkpoint(state)
+                if on_round is not None:
+                    on_round(record)
+        finally:
+            if folder is not None:
+                if state is not None:
+                    folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
+                folder.close()
+        assert state is not None
+        _hand_out(federation, state, *kept)
     return Run(config, tuple(records), state, federation, folder.path if folder else None)
+
+
+def serve(model: Build | None = None, data: OwnData | None = None) -> NoReturn:
+    """What ranks other than 0 do under MPI: everything that rank 0 says. It ends with `heroes.engines.mpi.Served`."""
+
+    def prepare(text: str) -> mpi.Service:
+        config = parse(tomllib.loads(text))
+        federation = assemble(config.changed({"engine.name": "in_process"}), model, _shared(config, data))
+        engine = behind(federation.engine)
+        assert isinstance(engine, InProcessEngine)
+        trainer = engine.trainer
+        setup = Setup(trainer.family, trainer.settings, trainer.device, engine.data, engine.batch_size)
+        return mpi.Service(setup, *_kept(config, federation))
+
+    mpi.serve(prepare)
+
+
+@contextmanager
+def _led(config: Config, model: Build | None, data: OwnData | None) -> Iterator[None]:
+    """Under MPI rank 0 goes on, and the others are told to stop when it ends, however it ends. They never come out of here."""
+    if config.engine.name != "mpi":
+        yield
+        return
+    if mpi.rank() > 0:
+        serve(model, data)
+    with mpi.leading():
+        yield
+
+
+def _kept(config: Config, federation: Federation) -> tuple[int, Path | None]:
+    """At which width this rank keeps the final model, and where; nowhere at 0."""
+    path, width = config.engine.model_out, config.engine.model_width
+    if config.engine.name != "mpi" or path is None:
+        return 0, None
+    widths = federation.strategy.widths
+    named = "engine.model_width" if width else "HEROES_WIDTH"
+    wanted = str(width or os.environ.get("HEROES_WIDTH", widths[-1]))
+    if wanted not in map(str, widths):
+        choices = ", ".join(map(str, widths))
+        raise ConfigError(f"{named} is {wanted!r}: {config.strategy.name} serves the widths {choices}")
+    return int(wanted), Path(path.replace("{rank}", str(mpi.rank())))
+
+
+def _hand_out(federation: Federation, state: ServerState[Any], width: int, path: Path | None) -> None:
+    """Under MPI every rank gets the model that it would use, if there is a place for it."""
+    strategy, engine = federation.strategy, behind(federation.engine)
+    if path is None or not isinstance(engine, mpi.MpiEngine):
+        return
+
+    def tensors(width: int) -> Tensors:
+        return cut_out(state.tensors, strategy.cut(strategy.serve(width)))
+
+    engine.ranks.hand_out(tensors)
+    mpi.write_model(federation.family, width, tensors(width), path)
 
 
 @contextmanager

@@ -376,14 +376,18 @@ class EvaluationConfig(Section):
 class EngineConfig(Section):
     """How tasks reach clients."""
 
-    name: Literal["processes", "in_process"] = "processes"
-    """processes: clients at the same time in worker processes; in_process: one after the other; the results are the same bits"""
+    name: Literal["processes", "in_process", "mpi"] = "processes"
+    """processes: clients in worker processes; in_process: one after the other; mpi: on MPI ranks; all give the same bits"""
     workers: Annotated[int, Field(ge=0)] = 0
     """processes: how many workers; 0 is one for each core"""
     start: Literal["auto", "fork", "spawn"] = "auto"
     """processes: how workers start; spawn needs an importable model; auto is fork on Linux when training on the CPU"""
     task_seconds: Positive = 600.0
-    """processes: a client that takes longer than these real seconds is given up, and its worker replaced"""
+    """processes, mpi: a client that takes longer than these real seconds is given up; processes: its worker is replaced"""
+    model_out: str | None = None
+    """mpi: the file to which every rank writes the final model that it would use; {rank} is replaced; none is nowhere"""
+    model_width: Whole | None = None
+    """mpi: the width of that model; none is $HEROES_WIDTH on that rank, else the complete model"""
 
 
 class CheckpointConfig(Section):

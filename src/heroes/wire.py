@@ -56,14 +56,14 @@ class Frame:
         return {own: tensor for key, tensor in self.tensors.items() for group, _, own in [key.partition(":")] if group == name}
 
 
-class Channel:
-    """Frames over a connected socket. `receive` raises EOFError when the other side is gone, ExchangeError at nonsense.
+class Codec:
+    """Frames to and from bytes; ExchangeError at nonsense. Both ends of a connection have one, and remember what messages had in
+    common.
 
     `largest` is how many bytes of tensors a frame may bring. After an ExchangeError nothing more can be received.
     """
 
-    def __init__(self, link: socket.socket, largest: int = LARGEST_BODY) -> None:
-        self.link = link
+    def __init__(self, largest: int = LARGEST_BODY) -> None:
         self.largest = largest
         self._sent: list[Tensors] = []
         self._received: list[Tensors] = []
@@ -72,10 +72,8 @@ class Channel:
         """Keep nothing for later; what is common to the messages from here on is sent anew."""
         self._sent.clear()
 
-    def fileno(self) -> int:
-        return self.link.fileno()
-
-    def send(self, frame: Frame) -> None:
+    def pack(self, frame: Frame) -> deque[memoryview]:
+        """The bytes of a frame, in pieces; tensors are not copied."""
         place, news = self._place(frame.common)
         tensors = [*(news or ()), *frame.tensors.items()]
         described = [[name, str(t.dtype).removeprefix("torch."), list(t.shape)] for name, t in tensors]
@@ -85,12 +83,7 @@ class Channel:
         for _, tensor in tensors:
             flat = raw(tensor).data
             buffers += flat, memoryview(bytes(-len(flat) % _ALIGNMENT))
-        while buffers:
-            sent = self.link.sendmsg(list(buffers)[:_BUFFERS])
-            while buffers and sent >= len(buffers[0]):
-                sent -= len(buffers.popleft())
-            if buffers:
-                buffers[0] = buffers[0][sent:]
+        return buffers
 
     def _place(self, common: Tensors | None) -> tuple[int | None, list[tuple[str, Tensor]] | None]:
         """Where the other end is to have these tensors, and all of them if it does not have them yet."""
@@ -133,6 +126,30 @@ class Channel:
         return whole and 0 <= place <= min(known, _REMEMBERED - 1) and 0 <= news <= tensors
 
     def _read(self, into: B) -> B:
+        """Fill this with the next bytes, or raise EOFError."""
+        raise NotImplementedError
+
+
+class Channel(Codec):
+    """Frames over a connected socket. `receive` raises EOFError when the other side is gone."""
+
+    def __init__(self, link: socket.socket, largest: int = LARGEST_BODY) -> None:
+        super().__init__(largest)
+        self.link = link
+
+    def fileno(self) -> int:
+        return self.link.fileno()
+
+    def send(self, frame: Frame) -> None:
+        buffers = self.pack(frame)
+        while buffers:
+            sent = self.link.sendmsg(list(buffers)[:_BUFFERS])
+            while buffers and sent >= len(buffers[0]):
+                sent -= len(buffers.popleft())
+            if buffers:
+                buffers[0] = buffers[0][sent:]
+
+    def _read(self, into: B) -> B:
         rest = memoryview(into)
         while rest:
             count = self.link.recv_into(rest)
@@ -143,6 +160,25 @@ class Channel:
 
     def close(self) -> None:
         self.link.close()
+
+
+class Parcels(Codec):
+    """Frames as whole buffers, for those who carry whole messages."""
+
+    def wrap(self, frame: Frame) -> bytes:
+        return b"".join(self.pack(frame))
+
+    def unwrap(self, parcel: Bytes) -> Frame:
+        self._rest = parcel.data
+        return self.receive()
+
+    def _read(self, into: B) -> B:
+        view = memoryview(into)
+        if len(view) > len(self._rest):
+            raise EOFError
+        view[:] = self._rest[: len(view)]
+        self._rest = self._rest[len(view) :]
+        return into
 
 
 def raw(tensor: Tensor) -> Bytes:

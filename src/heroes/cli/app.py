@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import click
 import typer
 
 from heroes import __version__
+from heroes.cli import launch
 from heroes.cli.console import err_console
 from heroes.errors import HeroesError
 
@@ -27,6 +28,8 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
+    if launch.rank() > 0:
+        _follow()
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -42,6 +45,18 @@ def main() -> None:
     except HeroesError as error:
         err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
+
+
+def _follow() -> NoReturn:
+    """Run the command line in a process that is not the first of those that mpiexec started: the first says what is wrong."""
+    err_console.quiet = True
+    try:
+        app(standalone_mode=False)
+    except (click.exceptions.Abort, click.ClickException, KeyboardInterrupt):
+        sys.exit(0)  # any other code would end the first before it can say it
+    except HeroesError as error:
+        sys.exit(0 if error.exit_code == HeroesError.exit_code else error.exit_code)
+    sys.exit(0)
 
 
 def _version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from heroes.cli import options
+from heroes.cli import launch, options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
 from heroes.config import Config, parse, to_toml
@@ -94,6 +94,7 @@ def compare_command(
             "federation.traffic_budget": until_traffic,
         }
         planned = list(_jobs(things[0], strategies, seeds, settings, named, out))
+        _refuse_mpi(planned)
         _run_all(planned, jobs, overwrite, quiet)
         folders = [job.folder for job in planned]
         out = planned[0].folder.parent
@@ -113,6 +114,14 @@ def _jobs(
             )
             folder = out or Path("runs") / f"compare-{config.task}"
             yield Job(config, folder / f"{config.strategy.name}-{config.seed}")
+
+
+def _refuse_mpi(planned: list[Job]) -> None:
+    if launch.size() > 1 or any(job.config.engine.name == "mpi" for job in planned):
+        raise ConfigError(
+            "heroes compare does not run under MPI: run each scheme by mpiexec -n 5 heroes run TASK --strategy NAME --engine mpi "
+            "--out FOLDER, then heroes compare FOLDER FOLDER"
+        )
 
 
 def _scheme(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heroes.cli import options
+from heroes.cli import launch, options
 from heroes.cli.app import INTERRUPTED, app
 from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
 from heroes.config import parse_setting
@@ -40,8 +40,10 @@ def run_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Train a federation and write a run folder."""
+    _serve_if_not_first()
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
     config = options.configuration(task, strategy, settings, named)
+    launch.refuse_many(config.engine.name)
     folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{config.task}-{config.strategy.name}-{config.seed}"
     with status("setting up", quiet):
         from heroes.running import run  # torch is loaded here, where it is needed
@@ -53,6 +55,7 @@ def run_command(
 @app.command("resume")
 def resume_command(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")],
+    engine: options.Engine = None,
     rounds: options.Rounds = None,
     settings: options.Settings = None,
     report: Report = False,
@@ -60,13 +63,24 @@ def resume_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Go on with a run that was interrupted, or let a finished one do more rounds."""
-    changes = dict(parse_setting(text) for text in settings or []) | ({} if rounds is None else {"federation.rounds": rounds})
+    _serve_if_not_first()
+    named = {"engine.name": engine, "federation.rounds": rounds}
+    changes = dict(parse_setting(text) for text in settings or []) | {k: v for k, v in named.items() if v is not None}
     with status("setting up", quiet):
         from heroes.running import extended, resume
     config = extended(folder, changes)
+    launch.refuse_many(config.engine.name)
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
         finished = resume(folder, changes, **watching._asdict())
     _tell(finished, folder, as_json, report, quiet)
+
+
+def _serve_if_not_first() -> None:
+    """Under MPI the first process is the one that was asked; the others serve it until it is done."""
+    if launch.rank() > 0:
+        from heroes.running import serve
+
+        serve()
 
 
 @contextmanager

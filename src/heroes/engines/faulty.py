@@ -60,6 +60,11 @@ class FaultyEngine:
         return {name: sent[name] + scale * change for name, change in changes.items()}
 
 
+def behind(engine: Engine) -> Engine:
+    """The engine that carries tasks, without what spoils their answers."""
+    return engine.engine if isinstance(engine, FaultyEngine) else engine
+
+
 def spoilt(update: Update, rng: np.random.Generator) -> Update:
     """An update that makes no sense, in one of many ways."""
     ways = (_not_a_number, _infinite, _reshaped, _retyped, _renamed, _cut_short, _from_elsewhere, _of_yesterday, _boasting)

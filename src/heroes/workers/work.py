@@ -45,7 +45,7 @@ def work(link: socket.socket, source: Setup | Path, foreign: Sequence[socket.soc
         os._exit(1)
     channel.send(Frame({"ready": True}, {}))
     while True:
-        channel.send(_answer(setup, trainer, inbox.get()))
+        channel.send(answer(setup, trainer, inbox.get()))
 
 
 def _listen(channel: Channel, inbox: SimpleQueue[Frame], folder: Path | None) -> None:
@@ -58,7 +58,8 @@ def _listen(channel: Channel, inbox: SimpleQueue[Frame], folder: Path | None) ->
         os._exit(0)
 
 
-def _answer(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
+def answer(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
+    """What comes of a task or of a part of a test; an error inside is an answer too."""
     if "chunks" in frame.header:
         return _scored(setup, trainer, frame)
     task = read_task(frame)
