@@ -8,6 +8,7 @@ type, finite, samples, labels.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -126,7 +127,7 @@ def cleaned(update: Update, expected: Expected) -> Update:
 
 
 def _possible(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value) and value >= 0
+    return isinstance(value, (int, float)) and 0 <= value <= sys.float_info.max
 
 
 def _whole(value: object) -> bool:
