@@ -145,7 +145,10 @@ def test_a_zip_that_is_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
 
 
 def test_a_zip_with_a_file_that_has_no_name_is_refused(tmp_path):
-    (tmp_path / "a.zip").write_bytes(zip_of({"": b"abc"}))
+    nameless = zipfile.ZipInfo("x")
+    nameless.filename = ""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(nameless, b"abc")
     with pytest.raises(DataError, match="cannot be unpacked"):
         unpack(tmp_path / "a.zip", tmp_path / "out")
 
