@@ -144,6 +144,15 @@ def test_a_zip_that_is_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
         load("cifar10", DataOptions(source=tmp_path / "a.zip"))
 
 
+def test_a_zip_with_a_file_that_has_no_name_is_refused(tmp_path):
+    nameless = zipfile.ZipInfo("x")
+    nameless.filename = ""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(nameless, b"abc")
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        unpack(tmp_path / "a.zip", tmp_path / "out")
+
+
 def test_an_archive_larger_than_the_disk_is_refused(tmp_path):
     (tmp_path / "a.tar").write_bytes(member("x", 2**50).tobuf(tarfile.GNU_FORMAT) + bytes(512))
     with pytest.raises(DataError, match="more than the disk has room for"):

@@ -19,7 +19,7 @@ from heroes.errors import DataError
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _OPEN: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by the first two bytes
 _NO_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
-_BROKEN = (*_NO_ARCHIVE, OSError, NotImplementedError, RuntimeError, ValueError, OverflowError, MemoryError)
+_BROKEN = (*_NO_ARCHIVE, OSError, NotImplementedError, RuntimeError, ValueError, LookupError, OverflowError, MemoryError)
 _LARGEST_PIECE = 1 << 20  # bytes that tarfile may want at a time; only a made-up header wants more
 
 
