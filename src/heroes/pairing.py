@@ -2,7 +2,7 @@
 
 The one place that notices lost, unknown or broken updates. Updates are handed on in plan order whatever order they arrive in, so
 sums do not depend on the engine. Every refusal has a cause under which it is counted: unknown, twice, round, nonce, names, shape,
-type, finite, samples, labels.
+type, finite, samples, labels; engines add malformed, silent and failed.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from heroes.data.examples import FederatedData
-from heroes.errors import TrainingError
+from heroes.errors import ExchangeError, TrainingError
 from heroes.evaluation import Tally, chunks, total
 from heroes.local_training import one_thread
 from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
@@ -61,6 +61,13 @@ def steps_and_width(assignment: Assignment) -> float:
     return float(assignment.tau * assignment.selection.width**2)
 
 
+def _update(assignment: Assignment, frame: Frame) -> Update | Lost:
+    try:
+        return read_update(frame)
+    except ExchangeError as error:
+        return Lost(assignment.client, str(error), "malformed", arrived=True)
+
+
 class WorkerEngine:
     """Trains and tests by workers. `cost` guesses how long an assignment takes, in any unit.
 
@@ -87,7 +94,7 @@ class WorkerEngine:
                     test, part = tests[place - len(plan)]
                     test.note(part, answer)
                 else:
-                    yield Lost(plan[place].client, answer) if isinstance(answer, str) else read_update(answer)
+                    yield Lost(plan[place].client, answer) if isinstance(answer, str) else _update(plan[place], answer)
 
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
         parts = min(len(self._chunks), _PARTS * self._workers.size)
