@@ -162,6 +162,17 @@ def test_only_clients_that_are_awake_are_asked_and_the_server_waits_for_them(wor
         until_awake(replace(federation, policy=Policy(at_least=12)), 0.0)
 
 
+def test_clients_that_fall_asleep_between_two_attempts_are_waited_for(world):
+    federation = bad(world, policy=Policy(1, 50), availability="day_night", day=40.0, awake=0.05, dropout=0.9)
+    state, entries = world.fedavg().begin(0), []
+    for _ in range(3):
+        state, entry = run_round(federation, state)
+        entries.append(entry)
+    assert sum(len(entry.abandoned) for entry in entries) > 0
+    spent = sum(e.idle + e.duration + sum(before.duration for before in e.abandoned) for e in entries)
+    assert state.seconds == pytest.approx(spent)
+
+
 @pytest.mark.parametrize(
     ("attack", "sent"), [("flip", lambda whole: whole - 10.0), ("scale", lambda whole: whole + 10.0), ("noise", None)]
 )

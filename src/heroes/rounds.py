@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -114,7 +114,7 @@ class Attempt(Generic[M]):
     facts: Facts
     timing: Timing
 
-    @property
+    @cached_property
     def arrived(self) -> set[int]:
         """The clients that sent something, whether it counted or not."""
         return {*self.answers.answered, *(lost.client for lost in self.answers.lost if lost.arrived)}
@@ -151,10 +151,12 @@ def sample(fleet: Fleet, wanted: int, seed: int, round_number: int, attempt: int
 
 def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], RoundRecord]:
     """One round: tried with fresh clients until enough of them have answered."""
-    idle = until_awake(f, state.seconds)
-    state = replace(state, seconds=state.seconds + idle)
+    idle = 0.0
     abandoned: list[Abandoned] = []
     for number in range(f.policy.attempts):
+        wait = until_awake(f, state.seconds)
+        idle += wait
+        state = replace(state, seconds=state.seconds + wait)
         tried = try_round(f, state, number)
         if len(tried.answers.answered) >= f.policy.at_least:
             return record(f, tried, abandoned, idle)
