@@ -326,9 +326,11 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
 def _given_up(f: Federation, number: int, abandoned: Sequence[Abandoned]) -> str:
     last = abandoned[-1]
     first, missing = last.missing[0], len({lost.client for lost in last.missing})
+    diverged = any(lost.cause == "finite" for lost in last.missing)
+    hint = "; a smaller training.learning_rate or a training.clip may help" if diverged else ""
     return (
         f"round {number} was begun {len(abandoned)} times and never had the {f.policy.at_least} updates it needs: the last time "
-        f"{missing} of {len(last.clients)} clients were missing, for example client {first.client}: {first.reason}"
+        f"{missing} of {len(last.clients)} clients were missing, for example client {first.client}: {first.reason}{hint}"
     )
 
 
