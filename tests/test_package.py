@@ -81,12 +81,21 @@ def test_data_that_does_not_fit_the_model_is_refused() -> None:
         heroes.run(heroes.recipes.digits(rounds=1), data=(flat, flat))
 
 
-def test_when_every_client_diverges_the_run_stops_with_a_reason_and_nothing_is_poisoned(tmp_path: Path) -> None:
-    config = heroes.recipes.digits(rounds=5).changed({"training.learning_rate": 1e30, "training.clip": "none"})
-    with pytest.raises(heroes.HeroesError, match=r"no update of the first round could be used; client \d+: "):
-        heroes.run(config, out=tmp_path)
+WILD = {"training.learning_rate": 1e30, "training.clip": "none"}
+
+
+def test_when_every_client_diverges_the_run_stops_with_a_reason_and_a_hint(tmp_path: Path) -> None:
+    said = r"round 1 was begun 2 times .* 10 of 10 clients .* is not finite; a smaller training.learning_rate"
+    with pytest.raises(heroes.HeroesError, match=said):
+        heroes.run(heroes.recipes.digits(rounds=5).changed({**WILD, "server.attempts": 2}), out=tmp_path)
+    assert heroes.report.read_records(tmp_path).rows == ()
+
+
+def test_when_every_client_diverges_and_none_is_needed_the_model_stays_finite(tmp_path: Path) -> None:
+    heroes.run(heroes.recipes.digits(rounds=1).changed({**WILD, "server.at_least": 0}), out=tmp_path)
     (row,) = heroes.report.read_records(tmp_path).rows
     assert len(row["missing"]) == 10
+    assert row["lost"] == {"finite": 10}
     assert all(bool(torch.isfinite(t).all()) for t in load_file(tmp_path / "model.safetensors").values())
 
 

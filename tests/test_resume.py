@@ -159,13 +159,14 @@ def own_mounts() -> bool:
     return there.returncode == 0
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux" or not own_mounts(), reason="needs a Linux that allows private mounts")
 def test_a_run_on_a_disk_that_fills_up_says_so_keeps_its_checkpoint_and_goes_on_when_there_is_room(tmp_path):
     (tmp_path / "disk").mkdir()
     settings = " ".join(f"--set {key}={value}" for key, value in {**SMALL, "federation.rounds": 30}.items())
     script = ["sh", "-c", FULL_DISK, "sh", str(tmp_path / "disk"), sys.executable, settings, str(tmp_path / "saved")]
     found = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", *script], capture_output=True, text=True, timeout=110, check=False
+        ["unshare", "--map-root-user", "--mount", *script], capture_output=True, text=True, timeout=380, check=False
     )
     assert found.returncode == 0, found.stderr
     assert "ended with 2" in found.stdout

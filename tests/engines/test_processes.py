@@ -28,7 +28,7 @@ from heroes.engines.processes import ProcessEngine
 from heroes.errors import ConfigError, TrainingError
 from heroes.local_training import Trainer
 from heroes.messages import Lost, Task
-from heroes.rounds import Federation, Stop, run, run_round
+from heroes.rounds import Federation, Policy, Stop, run, run_round
 from heroes.submodels import cut_out
 
 SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]
@@ -105,7 +105,8 @@ def test_exchange_in_fewer_bits_gives_the_same_bits_too(world, name, feedback):
 
 def test_diverged_clients_are_recorded_in_the_same_order(world):
     def diverging():
-        return world.federation(world.heroes(learning_rate=heroes.schedule.LearningRate(1e30)), cohort=8)
+        wild = world.federation(world.heroes(learning_rate=heroes.schedule.LearningRate(1e30)), cohort=8)
+        return replace(wild, policy=Policy(at_least=0))
 
     (_, expected), *_ = run(in_process(diverging()), Stop(1))
     assert len(expected.missing) == 8
