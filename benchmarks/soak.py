@@ -55,12 +55,11 @@ def main(quick: bool) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         finished = run(recipes.digits(rounds=rounds).changed(SETTINGS), out=Path(folder) / "run", on_round=watch)
-    after, left = _handles(), len(_children())
+        after, left, summary = _handles(), len(_children()), finished.summary()
     warm = [each["megabytes"] for each in seen if each["round"] > WARM_UP * rounds]
     growth = median(warm[-5:]) / median(warm[:5]) - 1
-    summary = finished.summary()
     rows = [
-        ("rounds", f"{len(finished.records)} in {time.perf_counter() - start:.0f} s"),
+        ("rounds", f"{summary.rounds} in {time.perf_counter() - start:.0f} s"),
         ("accuracy", f"{100 * (summary.accuracy or 0):.2f} %"),
         ("memory after warm-up", f"{median(warm[:5]):.0f} MB"),
         ("memory at the end", f"{median(warm[-5:]):.0f} MB, {100 * growth:+.1f} % (goal: below {100 * GROWTH:g} %)"),

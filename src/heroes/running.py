@@ -6,9 +6,10 @@ import os
 import signal
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -38,13 +39,18 @@ OwnData = FederatedData | Dataset | tuple[Examples, Examples]
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its configuration, its records, the last state, and the folder it wrote, if any."""
+    """A finished run: its configuration, the last state, and the folder it wrote, if any; its records are read from there."""
 
     config: Config
-    records: tuple[RoundRecord, ...]
     state: ServerState[Any]
     federation: Federation
     folder: Path | None = None
+    kept: tuple[RoundRecord, ...] = ()  # the records of a run without a folder
+
+    @cached_property
+    def records(self) -> tuple[RoundRecord, ...]:
+        """What happened, round by round."""
+        return self.kept if self.folder is None else tuple(_records(self.folder))
 
     def summary(self) -> Summary:
         """The run in a dozen numbers."""
@@ -136,7 +142,7 @@ def resume(
                 f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
             )
         kept = RunFolder(path, to_toml(config), after=state.round)
-        return _train(federation, config, kept, on_round, state, _records(path))
+        return _train(federation, config, kept, on_round, state)
 
 
 def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
@@ -171,10 +177,9 @@ def _train(
     folder: RunFolder | None,
     on_round: Callable[[RoundRecord], None] | None,
     state: ServerState[Any] | None = None,
-    before: Sequence[RoundRecord] = (),
 ) -> Run:
     """Train to the end, from a state or from the beginning, and write everything down as it happens."""
-    records = list(before)
+    records: list[RoundRecord] = []  # if they are written nowhere; those of a long run would take much memory
     evaluation, every = config.evaluation, config.checkpoint.every
     steps = rounds.run(
         federation,
@@ -189,8 +194,9 @@ def _train(
             for step in steps:
                 with finishing_first():
                     state, record = step
-                    records.append(record)
-                    if folder is not None:
+                    if folder is None:
+                        records.append(record)
+                    else:
                         folder.append(record)
                         if every and (record.round % every == 0 or record.stopped):
                             folder.checkpoint(state)
@@ -203,7 +209,7 @@ def _train(
                 folder.close()
         assert state is not None
         _hand_out(federation, state, *kept)
-    return Run(config, tuple(records), state, federation, folder.path if folder else None)
+    return Run(config, state, federation, folder.path if folder else None, tuple(records))
 
 
 def serve(model: Build | None = None, data: OwnData | None = None) -> NoReturn:
