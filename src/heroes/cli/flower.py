@@ -79,7 +79,7 @@ Every machine needs `pip install 'heroes-fl[flower]'` and the data set. `federat
 {config.federation.clients}: start a SuperNode for each client, with a partition-id from 0 to {last}: its part of the data.
 
     flower-superlink --insecure
-    flower-supernode --insecure --superlink ADDRESS:9092 --node-config "partition-id=0"
+    flower-supernode --insecure --superlink ADDRESS:8000 --node-config "partition-id=0"
     flwr run . SUPERLINK --stream
 
 A run that was interrupted goes on when it is started again with the same `out`. More rounds: `--run-config "rounds=50"`.

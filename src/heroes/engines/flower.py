@@ -2,7 +2,7 @@
 
 The server side is an engine on Flower's `Grid`, the client side an app with three answers: who it is, a trained task, and that it
 has kept the final model. A message is a `RecordDict`: plain values as one JSON text in a `ConfigRecord`, tensors in an
-`ArrayRecord`, packed in as many bits as the configuration says. Nothing is pickled by heroes.
+`ArrayRecord`, in as many bits as the configuration says. Nothing is pickled by heroes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from torch import Tensor
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, ExchangeError, HeroesError, TrainingError
-from heroes.exchange import Packed, Upload, pack_tensors, unpack_tensors, unpack_update
+from heroes.exchange import Packed, Upload, pack_tensors, tensors_bytes, unpack_tensors, unpack_update
 from heroes.fleet.faults import Mask
 from heroes.fleet.wall import MeasuredFleet, WallClock
 from heroes.local_training import Trainer, one_thread, said
-from heroes.messages import Assignment, Lost, Task, Tensors, Update
-from heroes.wire import Frame, raw, read_task, read_update, task_frame, update_frame
+from heroes.messages import Assignment, Lost, Selection, Task, Tensors, Update
+from heroes.wire import Frame, raw, read_update, update_frame
 from heroes.workers.keeping import write_model
 from heroes.workers.scoring import Scoring
 from heroes.workers.setup import Setup
@@ -54,8 +54,8 @@ _START_SECONDS = 120.0  # for Ray to start
 _STOP_SECONDS = 30.0  # for Ray to stop
 _QUIET_SECONDS = 3.0  # of waiting for nodes, before anybody is told
 _KEEP = f"{MessageType.QUERY}.keep"
-_RAW, _PACKED = "heroes.raw", "heroes.packed"
 Prepare = Callable[[str], Setup]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 # what travels
@@ -63,12 +63,14 @@ Prepare = Callable[[str], Setup]
 
 def content(values: Mapping[str, Any], **groups: ArrayRecord) -> RecordDict:
     """Plain values and groups of tensors as Flower carries them."""
-    return RecordDict({"values": ConfigRecord({"json": json.dumps(values)}), **groups})
+    return RecordDict({"values": ConfigRecord({"json": json.dumps(values, separators=(",", ":"))}), **groups})
 
 
-def arrays_of(tensors: Mapping[str, Tensor] | Upload) -> ArrayRecord:
-    """Tensors as they are, or packed, as Flower carries them."""
-    return ArrayRecord({name: _array(piece) for name, piece in tensors.items()})
+def arrays_of(tensors: Tensors | Upload) -> ArrayRecord:
+    """Tensors, as they are or packed, in one array: Flower adds a third of a kilobyte to each. Shapes are known to both sides."""
+    pieces = [tensors[name] for name in sorted(tensors)]
+    data = b"".join(piece.joined() if isinstance(piece, Packed) else raw(piece.float()).tobytes() for piece in pieces)
+    return ArrayRecord({"all": Array("uint8", (len(data),), "heroes", data)})
 
 
 def values_of(records: RecordDict) -> dict[str, Any]:
@@ -82,35 +84,59 @@ def values_of(records: RecordDict) -> dict[str, Any]:
     return values
 
 
-def tensors_of(records: RecordDict, group: str, received: Callable[[], Tensors] | None = None) -> dict[str, Tensor]:
-    """A group of tensors. Packed ones are whole, or the differences from what was `received`."""
-    arrays = records.array_records.get(group, ArrayRecord())
-    whole = {name: _tensor(array) for name, array in arrays.items() if array.stype == _RAW}
-    packed = {name: _packed(array) for name, array in arrays.items() if array.stype != _RAW}
-    if not packed:
-        return whole
-    return {**whole, **(unpack_tensors(packed) if received is None else unpack_update(packed, received()))}
+def tensors_of(
+    records: RecordDict, group: str, shapes: Shapes, bits: int = 32, received: Tensors | None = None
+) -> dict[str, Tensor]:
+    """A group of tensors of these shapes. Below 32 bits they are rounded, or the rounded differences from what was `received`."""
+    data = _data(records, group)
+    sizes = {name: tensors_bytes([shapes[name]], bits) for name in sorted(shapes)}
+    if len(data) != sum(sizes.values()):
+        raise ExchangeError(f"{len(data)} bytes of tensors arrived instead of {sum(sizes.values())}")
+    ends = np.cumsum(list(sizes.values())).tolist()
+    pieces = {name: data[end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
+    if bits == 32:
+        return {name: _tensor(piece, shapes[name]) for name, piece in pieces.items()}
+    packed = {name: Packed.parted(piece, shapes[name], bits) for name, piece in pieces.items()}
+    return unpack_tensors(packed) if received is None else unpack_update(packed, received)
 
 
-def _array(piece: Tensor | Packed) -> Array:
-    if isinstance(piece, Packed):
-        return Array(f"int{piece.bits}", piece.shape, _PACKED, piece.joined())
-    return Array(str(piece.dtype).removeprefix("torch."), tuple(piece.shape), _RAW, raw(piece).tobytes())
+def _data(records: RecordDict, group: str) -> bytes:
+    if group not in records.array_records or "all" not in records.array_records[group]:
+        raise ExchangeError(f"a message arrived without {group}")
+    return records.array_records[group]["all"].data
 
 
-def _tensor(array: Array) -> Tensor:
-    dtype = getattr(torch, array.dtype, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ExchangeError(f"a tensor of the unknown type {array.dtype[:40]!r} arrived")
-    flat = torch.empty(len(array.data), dtype=torch.uint8)  # lies where torch would put it: sums depend on that
-    flat.numpy()[:] = np.frombuffer(array.data, np.uint8)
-    return flat.view(dtype).reshape(array.shape)
+def _tensor(data: bytes, shape: tuple[int, ...]) -> Tensor:
+    tensor = torch.empty(shape)  # lies where torch would put it: sums depend on that
+    tensor.view(-1).numpy()[:] = np.frombuffer(data, "<f4")
+    return tensor
 
 
-def _packed(array: Array) -> Packed:
-    if array.stype != _PACKED or not array.dtype.removeprefix("int").isdecimal():
-        raise ExchangeError(f"an array of the unknown kind {array.stype[:40]!r} arrived")
-    return Packed.parted(array.data, tuple(array.shape), int(array.dtype.removeprefix("int")))
+def order_of(task: Task) -> dict[str, Any]:
+    """What a client must know of its task, besides the tensors."""
+    a = task.assignment
+    values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
+    return {**values, "width": a.selection.width, "seed": task.seed}
+
+
+def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
+    """The task again. What the server thinks of the client stays with the server."""
+    assignment = Assignment(
+        round=values["round"],
+        client=values["client"],
+        device="",
+        selection=Selection(values["width"], (), ()),
+        tau=values["tau"],
+        learning_rate=values["learning_rate"],
+        step_seconds=0.0,
+        probe_seconds=0.0,
+        transfer_seconds=0.0,
+        bytes_down=0,
+        bytes_up=0,
+        probes=values["probes"],
+        nonce=values["nonce"],
+    )
+    return Task(assignment, tensors, values["seed"])
 
 
 # the client
@@ -130,6 +156,11 @@ def _resident(prepare: Prepare, text: str) -> tuple[Setup, Trainer]:
     """What this process has from one message to the next, for any of the nodes whose messages it gets."""
     setup = prepare(text)
     return setup, Trainer(setup.family, setup.settings, setup.device)
+
+
+def _shapes(setup: Setup, width: int) -> Shapes:
+    """Of the tensors that a model of this width has under the configured scheme."""
+    return setup.family.weight_shapes(width) if setup.settings.train_in == "dense" else setup.family.tensor_shapes(width)
 
 
 def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
@@ -158,7 +189,8 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
     try:
         setup, trainer = _resident(prepare, str(context.state.config_records["heroes"]["config"]))
         values = values_of(message.content)
-        task = read_task(Frame(values, {}, tensors_of(message.content, "tensors")))
+        shapes = _shapes(setup, values["width"])
+        task = task_of(values, tensors_of(message.content, "tensors", shapes, values["bits"]))
         with one_thread() if values.get("one_thread") else nullcontext():
             start = time.perf_counter()
             update = trainer.trained(task, setup.data.train, setup.data.shares[task.assignment.client])
@@ -169,8 +201,9 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
     groups = {"tensors": arrays_of(packed or update.tensors)}
     if update.gradient is not None:
         groups["gradient"] = arrays_of({"gradient": update.gradient})
-    took = {"training_seconds": seconds, "busy_seconds": time.perf_counter() - begun}
-    return Message(content({**update_frame(update).header, **took}, **groups), reply_to=message)
+    took = {"training_seconds": round(seconds, 6), "busy_seconds": round(time.perf_counter() - begun, 6)}
+    bits = setup.settings.up_bits if packed else 32
+    return Message(content({**update_frame(update).header, **took, "bits": bits}, **groups), reply_to=message)
 
 
 def _keep(prepare: Prepare, message: Message, context: Context) -> Message:
@@ -179,7 +212,7 @@ def _keep(prepare: Prepare, message: Message, context: Context) -> Message:
         setup, _ = _resident(prepare, str(context.state.config_records["heroes"]["config"]))
         path = Path(str(context.node_config["model-out"]))
         width = int(values_of(message.content)["width"])
-        write_model(setup.family, width, tensors_of(message.content, "tensors"), path)
+        write_model(setup.family, width, tensors_of(message.content, "tensors", _shapes(setup, width)), path)
     except Exception as error:  # whatever it is, the server should hear of it
         return Message(content({"error": said(error)}), reply_to=message)
     return Message(content({"kept": True}), reply_to=message)
@@ -332,7 +365,7 @@ class FlowerEngine(Scoring):
         progress: Progress | None = None,
         clock: WallClock | None = None,
         fleet: MeasuredFleet | None = None,
-        flops: Callable[[Assignment], float] = lambda assignment: 0.0,
+        flops: Callable[[Assignment], float] = lambda assignment: 1.0,
     ) -> None:
         if not _links:
             raise ConfigError("engine.name is 'flower' but no grid is in use; heroes.run starts a simulation, or see flower_app")
@@ -386,7 +419,7 @@ class FlowerEngine(Scoring):
             if task.tensors is not tensors:  # clients may get the same slice
                 tensors = task.tensors
                 arrays = arrays_of(tensors if self.down_bits == 32 else pack_tensors(tensors, self.down_bits))
-            values = {**task_frame(task).header, "one_thread": self.clock is None}
+            values = {**order_of(task), "bits": self.down_bits, "one_thread": self.clock is None}
             if self._push(Message(content(values, tensors=arrays), places[assignment.client], MessageType.TRAIN), assignment):
                 waiting[assignment.client] = assignment
             else:
@@ -428,8 +461,13 @@ class FlowerEngine(Scoring):
             update = read_update(Frame(values, {}))
             if received is None:
                 return update
-            gradient = tensors_of(reply.content, "gradient").get("gradient")
-            return replace(update, tensors=tensors_of(reply.content, "tensors", received), gradient=gradient)
+            sent = received()
+            shapes = {name: tuple(tensor.shape) for name, tensor in sent.items()}
+            update = replace(update, tensors=tensors_of(reply.content, "tensors", shapes, values["bits"], sent))
+            if "gradient" in reply.content:
+                total = sum(tensor.numel() for tensor in sent.values())
+                update = replace(update, gradient=tensors_of(reply.content, "gradient", {"": (total,)})[""])
+            return update
         except Exception as error:  # whatever a node may send
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
@@ -438,7 +476,8 @@ class FlowerEngine(Scoring):
         training, busy = (_seconds(values.get(key)) for key in ("training_seconds", "busy_seconds"))
         if self.fleet is not None and training is not None and busy is not None:
             moved = assignment.bytes_down + assignment.bytes_up
-            self.fleet.note(assignment.client, self.flops(assignment), training, moved, max(0.0, round_trip - busy))
+            training, transfer = min(training, round_trip), max(0.0, round_trip - busy)  # it cannot have been longer
+            self.fleet.note(assignment.client, self.flops(assignment), training, moved, transfer)
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:
         """Those who are not waited for any longer."""
