@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import tempfile
 import time
@@ -53,6 +54,7 @@ _SHORT, _LONG = 0.01, 0.25  # seconds between two looks for messages
 _START_SECONDS = 120.0  # for Ray to start
 _STOP_SECONDS = 30.0  # for Ray to stop
 _QUIET_SECONDS = 3.0  # of waiting for nodes, before anybody is told
+_ASK_AGAIN_SECONDS = 60.0  # after which a node that could not say who it is gets another chance
 _KEEP = f"{MessageType.QUERY}.keep"
 Prepare = Callable[[str], Setup]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -378,6 +380,7 @@ class FlowerEngine(Scoring):
         self.progress = progress
         self.clock, self.fleet, self.flops = clock, fleet, flops
         self._nodes: dict[int, _Node | None] = {}  # those that are there; None has not said yet who it is, or is nobody of ours
+        self._asked: dict[int, float] = {}  # when a node was asked last; infinity: never again
         self._open: dict[str, _Sent] = {}  # messages that nobody answered yet
         self._strays: list[Update] = []  # answers to earlier rounds
 
@@ -454,7 +457,7 @@ class FlowerEngine(Scoring):
         try:
             values = values_of(reply.content)
             if values.get("stranger"):
-                self._nodes = {n: node for n, node in self._nodes.items() if node is None or node.client != client}
+                self._nodes = {n: node for n, node in self._nodes.items() if node is None or node.client != client}  # ask again
                 return Lost(client, "its node had begun anew and does not know the configuration yet")
             if "error" in values:
                 return Lost(client, str(values["error"])[:300])
@@ -511,9 +514,9 @@ class FlowerEngine(Scoring):
             waited = time.monotonic() - begun
             if waited > self.wait_seconds:
                 break
-            if self.progress is not None and waited > max(_QUIET_SECONDS, 2 * told):
+            if waited > max(_QUIET_SECONDS, 2 * told):
                 told = waited
-                self.progress(f"waiting for nodes: {len(self._clients())} of {self.wanted} are there", 0, None)
+                self._tell(f"waiting for nodes: {len(self._clients())} of {self.wanted} are there")
             time.sleep(pause)
             pause = min(2 * pause, _LONG)
             self._look()
@@ -524,17 +527,19 @@ class FlowerEngine(Scoring):
 
     def _look(self) -> None:
         """Forget nodes that are gone, ask new ones who they are, and hear what comes."""
-        there = set(self.link.grid.get_node_ids())
-        self._nodes = {number: node for number, node in self._nodes.items() if number in there}
-        for number in sorted(there - self._nodes.keys()):
-            self._nodes[number] = None
-            self._push(Message(content({"config": self.config}), number, MessageType.QUERY), None)
+        there, now = sorted(self.link.grid.get_node_ids()), time.monotonic()
+        self._asked = {number: self._asked[number] for number in there if number in self._asked and number in self._nodes}
+        self._nodes = {number: self._nodes.get(number) for number in there}
+        for number, node in self._nodes.items():
+            if node is None and now > self._asked.get(number, -math.inf) + _ASK_AGAIN_SECONDS:
+                self._asked[number] = now
+                self._push(Message(content({"config": self.config}), number, MessageType.QUERY), None)
         for sent, reply in self._hear():
             assert sent.assignment is not None
             self._strays.extend(self._stray(sent.assignment, reply))
 
     def _meet(self, sent: _Sent, reply: Message) -> None:
-        """A node says who it is. Of two that say the same, the first is believed while it is there."""
+        """A node says who it is. Of two that say the same the later is believed: the other may be gone without a word."""
         try:
             if reply.has_error():
                 raise ExchangeError(str(reply.error.reason))
@@ -542,14 +547,21 @@ class FlowerEngine(Scoring):
             if "error" in values:
                 raise ExchangeError(str(values["error"]))
             node = _Node(int(values["client"]), int(values["width"]), bool(values["keeps"]))
-            if not 0 <= node.client < len(self.data.shares) or node.client in self._clients():
-                raise ExchangeError(f"it says it is client {node.client}, who is somebody else or nobody")
+            if not 0 <= node.client < len(self.data.shares):
+                raise ExchangeError(f"it says it is client {node.client}, of {len(self.data.shares)}")
         except Exception as error:  # whatever a node may send
-            if self.progress is not None:
-                self.progress(f"a node is left out: {said(error)}", 0, None)
+            self._tell(f"a node is left out: {said(error)}")
             return
-        if sent.node in self._nodes:
-            self._nodes[sent.node] = node
+        if sent.node not in self._nodes:
+            return
+        for number in [number for number, other in self._nodes.items() if other is not None and other.client == node.client]:
+            self._tell(f"client {node.client} is at another node from here on")
+            self._nodes[number], self._asked[number] = None, math.inf
+        self._nodes[sent.node] = node
+
+    def _tell(self, what: str) -> None:
+        if self.progress is not None:
+            self.progress(what, 0, None)
 
     # messages
 
