@@ -60,16 +60,8 @@ def assemble(
 ) -> Federation:
     """Everything that takes part in the run that the configuration describes, with the user's own model or data in its place."""
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
-    device = torch_device(config.training.device)
-    if model is None:
-        named("model.name", config.model.name, MODELS)
-    chosen = data or federated(config, dataset(config, progress))
-    if len(chosen.shares) != config.federation.clients:
-        raise ConfigError(
-            f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
-        )
-    family = Family(model or model_build(config, chosen), config.model.max_width, config.model.rank_ratio)
-    trainer = Trainer(family, local_settings(config), device)
+    trainer, chosen = at_clients(config, model, data, progress)
+    family = trainer.family
     with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
         costs, dense_flops = measure_costs(config, family, chosen.train)
     strategy = scheme(config, family, costs, dense_flops / drawn.fastest)
@@ -95,6 +87,22 @@ def assemble(
         privacy=privacy(config),
         present=engine.present if isinstance(engine, Elsewhere) else lambda: None,
     )
+
+
+def at_clients(
+    config: Config, model: Build | None = None, data: FederatedData | None = None, progress: Progress | None = None
+) -> tuple[Trainer, FederatedData]:
+    """What is needed where clients train: who trains, and all data, shared out."""
+    device = torch_device(config.training.device)
+    if model is None:
+        named("model.name", config.model.name, MODELS)
+    chosen = data or federated(config, dataset(config, progress))
+    if len(chosen.shares) != config.federation.clients:
+        raise ConfigError(
+            f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
+        )
+    family = Family(model or model_build(config, chosen), config.model.max_width, config.model.rank_ratio)
+    return Trainer(family, local_settings(config), device), chosen
 
 
 def privacy(config: Config) -> Privacy | None:

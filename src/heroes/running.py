@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from heroes import rounds
-from heroes.assemble import assemble, federated, stop_rule
+from heroes.assemble import assemble, at_clients, federated, stop_rule
 from heroes.checkpoints import read_last
 from heroes.config import Config, parse, to_toml
 from heroes.contracts import Elsewhere
@@ -27,6 +27,7 @@ from heroes.engines.faulty import behind
 from heroes.engines.in_process import InProcessEngine
 from heroes.engines.processes import cores
 from heroes.errors import ConfigError, DataError, RunFolderError
+from heroes.local_training import Trainer
 from heroes.messages import RoundRecord, ServerState, Tensors, plain
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
@@ -215,25 +216,22 @@ def serve(model: Build | None = None, data: OwnData | None = None) -> NoReturn:
 
     def service(text: str) -> mpi.Service:
         config = parse(tomllib.loads(text))
-        setup, federation = _following(config, model, data)
-        return mpi.Service(setup, *_kept(config, federation))
+        federation = assemble(config.changed({"engine.name": "in_process"}), model, _shared(config, data))
+        engine = behind(federation.engine)
+        assert isinstance(engine, InProcessEngine)
+        return mpi.Service(_setup(engine.trainer, engine.data, config), *_kept(config, federation))
 
     mpi.serve(service)
 
 
 def prepare(text: str) -> Setup:
     """What a client somewhere else needs, from the server's configuration as text."""
-    return _following(parse(tomllib.loads(text)))[0]
+    config = parse(tomllib.loads(text))
+    return _setup(*at_clients(config), config)
 
 
-def _following(config: Config, model: Build | None = None, data: OwnData | None = None) -> tuple[Setup, Federation]:
-    """What trains here for a server that is elsewhere."""
-    here = {"engine.name": "in_process", "engine.clock": "virtual"}
-    federation = assemble(config.changed(here), model, _shared(config, data))
-    engine = behind(federation.engine)
-    assert isinstance(engine, InProcessEngine)
-    trainer = engine.trainer
-    return Setup(trainer.family, trainer.settings, trainer.device, engine.data, engine.batch_size), federation
+def _setup(trainer: Trainer, data: FederatedData, config: Config) -> Setup:
+    return Setup(trainer.family, trainer.settings, trainer.device, data, config.evaluation.batch_size)
 
 
 @contextmanager
