@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from heroes.config import Config, load
 from heroes.engines import flower
-from heroes.errors import ConfigError
+from heroes.errors import ConfigError, HeroesError
 from heroes.messages import RoundRecord
 from heroes.recipes import recipe
 from heroes.running import Run, prepare, resume, run
@@ -29,8 +29,12 @@ server_app = ServerApp()
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
     """Lead a run, or go on with the one that the folder holds."""
-    with flower.using(grid):
-        lead(dict(context.run_config))
+    try:
+        with flower.using(grid):
+            lead(dict(context.run_config))
+    except HeroesError as error:
+        log.error("heroes: %s", error)
+        raise
 
 
 def lead(settings: dict[str, Any]) -> Run:

@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -231,7 +231,7 @@ class _Link:
     check: Callable[[], None] = lambda: None
 
 
-_links: list[_Link] = []  # the last is in use; the engine is made far from where Flower hands out its grid
+_links: list[Callable[[], _Link]] = []  # the last is in use; the engine is made far from where Flower hands out its grid
 
 
 def linked() -> bool:
@@ -240,9 +240,9 @@ def linked() -> bool:
 
 
 @contextmanager
-def using(grid: Grid, check: Callable[[], None] = lambda: None) -> Iterator[None]:
+def using(grid: Grid) -> Iterator[None]:
     """Engines that are made inside use this grid."""
-    _links.append(_Link(grid, check))
+    _links.append(lambda: _Link(grid))
     try:
         yield
     finally:
@@ -251,14 +251,23 @@ def using(grid: Grid, check: Callable[[], None] = lambda: None) -> Iterator[None
 
 @contextmanager
 def simulated(clients: int, prepare: Prepare, workers: int) -> Iterator[None]:
-    """Engines that are made inside use a simulation by Flower with so many nodes, in so many processes of Ray."""
-    with _silence(), tempfile.TemporaryDirectory(prefix="heroes-ray-", ignore_cleanup_errors=True) as folder:
-        simulation = _Simulation(clients, prepare, workers, folder)
-        try:
-            with using(simulation.grid(), simulation.check):
-                yield
-        finally:
-            simulation.stop()
+    """Engines that are made inside use a simulation by Flower with so many nodes, in so many processes of Ray.
+
+    It starts with the first of them: until then, whatever is wrong is said at once.
+    """
+    with ExitStack() as started:
+
+        @lru_cache(maxsize=1)
+        def link() -> _Link:
+            started.enter_context(_silence())
+            folder = tempfile.TemporaryDirectory(prefix="heroes-ray-", ignore_cleanup_errors=True)
+            simulation = _Simulation(clients, prepare, workers, started.enter_context(folder))
+            started.callback(simulation.stop)
+            return _Link(simulation.grid(), simulation.check)
+
+        _links.append(link)
+        started.callback(_links.pop)
+        yield
 
 
 class _Simulation:
@@ -372,7 +381,7 @@ class FlowerEngine(Scoring):
         if not _links:
             raise ConfigError("engine.name is 'flower' but no grid is in use; heroes.run starts a simulation, or see flower_app")
         super().__init__(trainer, data, batch_size)
-        self.link = _links[-1]
+        self.link = _links[-1]()
         self.config = config
         self.wanted, self.least = wanted, least
         self.down_bits = down_bits
