@@ -105,6 +105,8 @@ WRONG = {
     "engine.workers": [-1, 1.5, "x"],
     "engine.start": ["forks", 1],
     "engine.task_seconds": [0, -1.0, "x"],
+    "engine.wait_seconds": [0, -1.0, "x"],
+    "engine.clock": ["walls", 1],
     "engine.model_out": [7],
     "engine.model_width": [0, 1.5, "x"],
 }
@@ -260,3 +262,16 @@ def test_settings_of_the_command_line(text: str, meant: tuple[str, object]) -> N
 def test_a_setting_without_key_or_value_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"section\.key=value"):
         parse_setting(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"engine.clock": "wall"}, "only flower has clients"),
+        ({"engine.name": "flower", "engine.clock": "wall", "faults.dropout": 0.1}, "belong to virtual time"),
+        ({"engine.name": "flower", "exchange.error_feedback": True}, "residuals cannot follow a client"),
+    ],
+)
+def test_flower_refuses_what_it_cannot_do(changes, says):
+    with pytest.raises(ConfigError, match=says):
+        Config().changed(changes)

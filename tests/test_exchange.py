@@ -153,7 +153,24 @@ def test_rounding_to_nearest_what_was_rounded_changes_nothing(values, bits):
     scales = np.abs(table(values)).max(axis=1, initial=0.0)
     if (scales > 1e-30).all():  # among denormals float32 itself has coarser steps
         assert twice.payload.tolist() == encode(torch.from_numpy(values), bits).payload.tolist()
+        assert decode(twice).numpy().tobytes() == once.tobytes()  # so what was rounded may be packed for the wire again
     assert twice.scales.tolist() == scales.tolist()
+
+
+@given(ARRAYS, st.sampled_from(UP_BITS))
+def test_a_packed_tensor_in_one_piece_is_the_same_again(values, bits):
+    packed = encode(torch.from_numpy(values), bits)
+    again = Packed.parted(packed.joined(), packed.shape, bits)
+    assert len(packed.joined()) == packed.nbytes
+    assert (again.payload.tolist(), again.scales.tolist()) == (packed.payload.tolist(), packed.scales.tolist())
+
+
+@pytest.mark.parametrize(
+    ("data", "shape", "bits"), [(b"", (2, 9), 8), (bytes(30), (2, 9), 8), (bytes(8), (-2,), 8), (b"", (1,), 5)]
+)
+def test_a_piece_that_is_no_packed_tensor_is_refused(data, shape, bits):
+    with pytest.raises(ExchangeError):
+        Packed.parted(data, shape, bits)
 
 
 @given(st.data(), st.sampled_from(FEW), st.integers(0, 70))

@@ -15,7 +15,7 @@ import torch
 
 from heroes import seeds
 from heroes.config import Config, to_toml
-from heroes.contracts import Engine, Strategy
+from heroes.contracts import Elsewhere, Engine, Strategy
 from heroes.data import DATASETS, PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
 from heroes.defence import Defence, overlay
 from heroes.engines.faulty import FaultyEngine
@@ -24,7 +24,18 @@ from heroes.engines.mpi import MpiEngine
 from heroes.engines.processes import ProcessEngine
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.exchange import Feedback, tensors_bytes
-from heroes.fleet import FLEETS, Costs, Faults, Fleet, FleetKind, VirtualClock, read_fleet, step_flops
+from heroes.fleet import (
+    FLEETS,
+    Costs,
+    Faults,
+    Fleet,
+    FleetKind,
+    MeasuredFleet,
+    VirtualClock,
+    WallClock,
+    read_fleet,
+    step_flops,
+)
 from heroes.local_training import LocalSettings, Trainer, one_thread
 from heroes.messages import Assignment
 from heroes.models import MODELS
@@ -48,28 +59,22 @@ def assemble(
     config: Config, model: Build | None = None, data: FederatedData | None = None, progress: Progress | None = None
 ) -> Federation:
     """Everything that takes part in the run that the configuration describes, with the user's own model or data in its place."""
-    fleet = Fleet(fleet_kind(config), config.federation.clients, config.seed)
-    device = torch_device(config.training.device)
-    if model is None:
-        named("model.name", config.model.name, MODELS)
-    chosen = data or federated(config, dataset(config, progress))
-    if len(chosen.shares) != config.federation.clients:
-        raise ConfigError(
-            f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
-        )
-    family = Family(model or model_build(config, chosen), config.model.max_width, config.model.rank_ratio)
-    trainer = Trainer(family, local_settings(config), device)
+    drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
+    trainer, chosen = at_clients(config, model, data, progress)
+    family = trainer.family
     with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
         costs, dense_flops = measure_costs(config, family, chosen.train)
-    strategy = scheme(config, family, costs, dense_flops / fleet.fastest)
+    strategy = scheme(config, family, costs, dense_flops / drawn.fastest)
     troubled = config.faults != FaultsConfig()
     faults = Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
-    engine = carrier(config, trainer, chosen, costs)
     server = config.server
+    wall = WallClock(server.deadline, server.deadline_factor) if config.engine.clock == "wall" else None
+    fleet = drawn if wall is None else MeasuredFleet(drawn)
+    engine = carrier(config, trainer, chosen, costs, progress, wall, fleet)
     return Federation(
         strategy=strategy,
         engine=engine if faults is None else FaultyEngine(engine, faults),
-        clock=VirtualClock(faults, server.deadline, server.deadline_factor),
+        clock=wall or VirtualClock(faults, server.deadline, server.deadline_factor),
         fleet=fleet,
         cohort=config.federation.cohort,
         seed=config.seed,
@@ -80,7 +85,24 @@ def assemble(
         policy=Policy(server.at_least, server.attempts, server.oversample),
         defence=Defence(config.robust.clip, config.robust.guard, config.robust.guard_factor),
         privacy=privacy(config),
+        present=engine.present if isinstance(engine, Elsewhere) else lambda: None,
     )
+
+
+def at_clients(
+    config: Config, model: Build | None = None, data: FederatedData | None = None, progress: Progress | None = None
+) -> tuple[Trainer, FederatedData]:
+    """What is needed where clients train: who trains, and all data, shared out."""
+    device = torch_device(config.training.device)
+    if model is None:
+        named("model.name", config.model.name, MODELS)
+    chosen = data or federated(config, dataset(config, progress))
+    if len(chosen.shares) != config.federation.clients:
+        raise ConfigError(
+            f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
+        )
+    family = Family(model or model_build(config, chosen), config.model.max_width, config.model.rank_ratio)
+    return Trainer(family, local_settings(config), device), chosen
 
 
 def privacy(config: Config) -> Privacy | None:
@@ -243,7 +265,15 @@ def scheme(config: Config, family: Family, costs: Costs, auto_limit: float) -> S
     )
 
 
-def carrier(config: Config, trainer: Trainer, data: FederatedData, costs: Costs) -> Engine:
+def carrier(
+    config: Config,
+    trainer: Trainer,
+    data: FederatedData,
+    costs: Costs,
+    progress: Progress | None = None,
+    wall: WallClock | None = None,
+    fleet: Fleet | MeasuredFleet | None = None,
+) -> Engine:
     """The engine from its section of the configuration."""
     e = config.engine
     if e.name == "in_process":
@@ -257,6 +287,24 @@ def carrier(config: Config, trainer: Trainer, data: FederatedData, costs: Costs)
     if e.name == "mpi":
         batch_size = config.evaluation.batch_size
         return MpiEngine(data, batch_size, begin=to_toml(config), task_seconds=e.task_seconds, cost=flops)
+    if e.name == "flower":
+        from heroes.engines.flower import FlowerEngine  # Flower is loaded here, where it is needed
+
+        return FlowerEngine(
+            trainer,
+            data,
+            config.evaluation.batch_size,
+            config=to_toml(config),
+            wanted=config.federation.clients if wall is None else config.federation.cohort,
+            least=max(1, config.server.at_least),
+            down_bits=config.exchange.down_bits,
+            task_seconds=e.task_seconds,
+            wait_seconds=e.wait_seconds,
+            progress=progress,
+            clock=wall,
+            fleet=fleet if isinstance(fleet, MeasuredFleet) else None,
+            flops=flops,
+        )
     start = None if e.start == "auto" else e.start
     return ProcessEngine(
         trainer, data, config.evaluation.batch_size, workers=e.workers, start=start, task_seconds=e.task_seconds, cost=flops

@@ -101,6 +101,12 @@ def _disagreements(config: Config) -> Iterator[str]:
     faults, server, private, scheme = config.faults, config.server, config.privacy.noise > 0, config.strategy
     noise = f"privacy.noise is {config.privacy.noise}: noise"
     size = config.federation.cohort
+    if config.engine.clock == "wall" and config.engine.name != "flower":
+        yield f"engine.clock is 'wall' but engine.name is {config.engine.name!r}; only flower has clients with time of their own"
+    if config.engine.clock == "wall" and faults != FaultsConfig():
+        yield "engine.clock is 'wall': faults.* belong to virtual time; leave them out"
+    if config.engine.name == "flower" and config.exchange.error_feedback:
+        yield "exchange.error_feedback is true: with engine.name = 'flower' residuals cannot follow a client; use false"
     if server.at_least > size:
         yield f"server.at_least is {server.at_least} but the cohort is {size}; ask for at most {size}"
     if server.oversample * size > config.federation.clients:

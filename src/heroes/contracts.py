@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
 
 from heroes.messages import (
     Assignment,
@@ -69,6 +72,17 @@ class Engine(Protocol):
         """Give back whatever the engine holds."""
 
 
+@runtime_checkable
+class Elsewhere(Protocol):
+    """What an engine has besides, whose clients come and go as they like and may keep the final model."""
+
+    def present(self) -> npt.NDArray[np.bool_] | None:
+        """Which clients can be asked now, waiting for some if need be; None is everybody."""
+
+    def hand_out(self, tensors: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        """Give every client that wants it the final model at its width, one of these; then they have it."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """What a round took: T, and in plan order when the server heard of each client, at the latest at the end."""
@@ -83,6 +97,10 @@ class Timing:
 
 class Clock(Protocol):
     """Tells how long a round took, and beforehand who will not be in, if that can be known. `wanted` updates end the round."""
+
+    @property
+    def name(self) -> str:
+        """What its seconds are: virtual, or wall."""
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         """Called before a plan is carried out: the clients that need not be asked, because their updates would not count."""

@@ -69,6 +69,19 @@ class Packed:
         """Bytes on the wire."""
         return self.payload.nbytes + self.scales.nbytes
 
+    def joined(self) -> bytes:
+        """All of it in one piece: the scales, then the integers."""
+        return self.scales.astype("<f4").tobytes() + self.payload.tobytes()
+
+    @classmethod
+    def parted(cls, data: bytes, shape: tuple[int, ...], bits: int) -> Packed:
+        """What `joined` made one piece of; ExchangeError where it cannot be that."""
+        _check_bits(bits)
+        scales = 0 if bits == 32 or any(size < 0 for size in shape) else 4 * _table(shape)[0]
+        if len(data) < scales:
+            raise ExchangeError(f"a packed tensor of shape {shape} needs more than {len(data)} bytes")
+        return cls(np.frombuffer(data[scales:], np.uint8), np.frombuffer(data[:scales], "<f4").astype(np.float32), shape, bits)
+
 
 def encode(tensor: Tensor, bits: int, rng: Rounding = None) -> Packed:
     """Pack a tensor: rounded to nearest, or with a generator at random between the two neighbours so that the mean is right."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from heroes import seeds
 from heroes.composition.compose import orthogonality
 from heroes.data.examples import Examples
 from heroes.errors import ExchangeError
-from heroes.exchange import pack_update, pack_with_feedback, unpack_update
+from heroes.exchange import Upload, pack_update, pack_with_feedback, unpack_update
 from heroes.messages import Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
 from heroes.probing import Batch, Probe, estimate, probe
@@ -62,7 +62,14 @@ class Trainer:
             return Lost(task.assignment.client, said(error))
 
     def train(self, task: Task, examples: Examples, share: Integers) -> Update:
-        """One client's round."""
+        """One client's round, as the server will see it."""
+        update = self.trained(task, examples, share)
+        packed, residuals = self.packed(task, update.tensors)
+        tensors = update.tensors if packed is None else unpack_update(packed, task.tensors)
+        return replace(update, tensors=tensors, residuals=residuals)
+
+    def trained(self, task: Task, examples: Examples, share: Integers) -> Update:
+        """One client's round, before anything is rounded."""
         settings, assignment = self.settings, task.assignment
         width = assignment.selection.width
         labels = tuple(torch.unique(examples.targets[torch.from_numpy(share)]).tolist()) if self._needs_labels else ()
@@ -75,32 +82,28 @@ class Trainer:
             loss, trained = self._descend(task, (examples.batch(i, self.device, rng) for i in batches), labels)
             after = self._probe(width, trained, probe_batches)
         answer = self.family.factors(trained, task.tensors) if settings.train_in == "weights" else trained
-        tensors, residuals = self._sent(task, answer)
         return Update(
             client=assignment.client,
             round=assignment.round,
-            tensors=tensors,
+            tensors=answer,
             samples=len(share),
             estimates=estimate(loss, before, after),
-            residuals=residuals,
             gradient=before.gradient.float() if before is not None and settings.send_gradient else None,
             labels=labels if settings.send_labels else (),
             nonce=assignment.nonce,
         )
 
-    def _sent(self, task: Task, answer: dict[str, Tensor]) -> tuple[Tensors, Tensors | None]:
-        """What the server will see of the answer in the configured number of bits, and what rounding leaves out."""
+    def packed(self, task: Task, tensors: Tensors) -> tuple[Upload | None, Tensors | None]:
+        """Trained tensors in the configured number of bits, and what rounding leaves out; None: they travel as they are."""
         bits, feedback = self.settings.up_bits, task.residuals
         if bits == 32 and feedback is None:
-            return answer, None
+            return None, None
         try:
             if feedback is None:
-                packed = pack_update(answer, task.tensors, bits, seeds.number(task.seed, "upload"))
-                return unpack_update(packed, task.tensors), None
-            packed, left = pack_with_feedback(answer, task.tensors, bits, feedback)
-            return unpack_update(packed, task.tensors), left
+                return pack_update(tensors, task.tensors, bits, seeds.number(task.seed, "upload")), None
+            return pack_with_feedback(tensors, task.tensors, bits, feedback)
         except ExchangeError:  # not finite: the server will see that and say so
-            return answer, feedback
+            return None, feedback
 
     def model(self, kind: str, width: int) -> LocalModel:
         """The resident model of this kind ("dense" or "composed") and width."""

@@ -152,7 +152,7 @@ class ServerState(Generic[Memory]):
     round: int  # rounds done
     tensors: Tensors
     memory: Memory
-    seconds: float = 0.0  # virtual time spent
+    seconds: float = 0.0  # time spent
     bytes_up: int = 0
     bytes_down: int = 0
     residuals: Mapping[int, Tensors] = field(default_factory=dict)  # what rounding left out of clients' uploads
@@ -205,10 +205,10 @@ class Abandoned:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One line of `records.jsonl`. Numbers and names only; seconds are virtual, bytes are those on the wire."""
+    """One line of `records.jsonl`. Numbers and names only; seconds are those of the clock, bytes are those on the wire."""
 
     round: int
-    seconds: float  # virtual time at the end of the round
+    seconds: float  # time at the end of the round
     duration: float  # T: until the last update, or the deadline; of the attempt that counted
     waiting: float  # W: mean over the clients that were in of T - T_n
     bytes_up: int
@@ -227,6 +227,7 @@ class RoundRecord:
     lost: Mapping[str, int] = field(default_factory=dict)  # how many updates are missing by cause, abandoned attempts included
     abandoned: tuple[Abandoned, ...] = ()  # attempts at this round that too few answered
     idle: float = 0.0  # seconds until enough clients were awake
+    clock: str = "virtual"  # or wall: what seconds are
     epsilon: float | None = None  # privacy spent so far, at the configured delta
     accuracy: float | None = None  # of the complete model, when evaluated
     test_loss: float | None = None

@@ -18,6 +18,7 @@ from heroes.errors import TrainingError
 from heroes.exchange import Feedback, pack_tensors, unpack_tensors
 from heroes.fleet.devices import Fleet
 from heroes.fleet.faults import Faults, Mask
+from heroes.fleet.wall import MeasuredFleet
 from heroes.messages import (
     Abandoned,
     Assignment,
@@ -84,7 +85,7 @@ class Federation:
     strategy: Strategy[Any]
     engine: Engine
     clock: Clock
-    fleet: Fleet
+    fleet: Fleet | MeasuredFleet
     cohort: int
     seed: int
     family: Family
@@ -94,6 +95,7 @@ class Federation:
     policy: Policy = field(default_factory=Policy)
     defence: Defence = field(default_factory=Defence)
     privacy: Privacy | None = None
+    present: Callable[[], Mask | None] = lambda: None  # which clients can be asked at all; None is everybody
 
     def score(self, state: ServerState[Any], width: int) -> Callable[[], Score]:
         """Begin to test the model of this width; call what is returned for how good it is."""
@@ -141,7 +143,9 @@ class Attempt(Generic[M]):
         )
 
 
-def sample(fleet: Fleet, wanted: int, seed: int, round_number: int, attempt: int = 0, awake: Mask | None = None) -> Integers:
+def sample(
+    fleet: Fleet | MeasuredFleet, wanted: int, seed: int, round_number: int, attempt: int = 0, awake: Mask | None = None
+) -> Integers:
     """Who takes part: so many clients, uniformly without replacement, from those awake if not all are."""
     rng = seeds.stream(seed, "sampling", round_number, *([attempt] if attempt else []))
     there = len(fleet) if awake is None else np.flatnonzero(awake)
@@ -169,7 +173,7 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
 
 def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     """One attempt at a round, from who takes part to the model that comes of it."""
-    awake = None if f.faults is None else f.faults.available(state.seconds)
+    awake = f.present() if f.faults is None else f.faults.available(state.seconds)
     asked = sample(f.fleet, math.ceil(f.cohort * f.policy.oversample), f.seed, state.round + 1, number, awake)
     clients = f.fleet.status(asked, state.round + 1, number)  # who, and how fast today
     plan = stamped(f, f.strategy.assign(state, clients), number)  # width, blocks, tau for each
@@ -297,6 +301,7 @@ def record(f: Federation, tried: Attempt[M], abandoned: Sequence[Abandoned], idl
         lost=dict(sorted(Counter(one.cause for one in lost).items())),
         abandoned=tuple(abandoned),
         idle=idle,
+        clock=f.clock.name,
         epsilon=None if f.privacy is None else f.privacy.epsilon(state.round),
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +18,17 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from heroes import rounds
-from heroes.assemble import assemble, federated, stop_rule
+from heroes.assemble import assemble, at_clients, federated, stop_rule
 from heroes.checkpoints import read_last
 from heroes.config import Config, parse, to_toml
+from heroes.contracts import Elsewhere
 from heroes.data import Dataset, Examples, FederatedData, Progress
 from heroes.engines import mpi
 from heroes.engines.faulty import behind
 from heroes.engines.in_process import InProcessEngine
+from heroes.engines.processes import cores
 from heroes.errors import ConfigError, DataError, RunFolderError
+from heroes.local_training import Trainer
 from heroes.messages import RoundRecord, ServerState, Tensors, plain
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
@@ -32,6 +36,7 @@ from heroes.report.summary import Summary
 from heroes.rounds import Federation, begin
 from heroes.run_folder import CHECKPOINTS, RunFolder, refuse_taken
 from heroes.submodels import cut_out
+from heroes.workers.keeping import write_model
 from heroes.workers.setup import Setup
 
 OwnData = FederatedData | Dataset | tuple[Examples, Examples]
@@ -215,28 +220,51 @@ def _train(
 def serve(model: Build | None = None, data: OwnData | None = None) -> NoReturn:
     """What ranks other than 0 do under MPI: everything that rank 0 says. It ends with `heroes.engines.mpi.Served`."""
 
-    def prepare(text: str) -> mpi.Service:
+    def service(text: str) -> mpi.Service:
         config = parse(tomllib.loads(text))
         federation = assemble(config.changed({"engine.name": "in_process"}), model, _shared(config, data))
         engine = behind(federation.engine)
         assert isinstance(engine, InProcessEngine)
-        trainer = engine.trainer
-        setup = Setup(trainer.family, trainer.settings, trainer.device, engine.data, engine.batch_size)
-        return mpi.Service(setup, *_kept(config, federation))
+        return mpi.Service(_setup(engine.trainer, engine.data, config), *_kept(config, federation))
 
-    mpi.serve(prepare)
+    mpi.serve(service)
+
+
+def prepare(text: str) -> Setup:
+    """What a client somewhere else needs, from the server's configuration as text."""
+    config = parse(tomllib.loads(text))
+    return _setup(*at_clients(config), config)
+
+
+def _setup(trainer: Trainer, data: FederatedData, config: Config) -> Setup:
+    return Setup(trainer.family, trainer.settings, trainer.device, data, config.evaluation.batch_size)
 
 
 @contextmanager
 def _led(config: Config, model: Build | None, data: OwnData | None) -> Iterator[None]:
-    """Under MPI rank 0 goes on, and the others are told to stop when it ends, however it ends. They never come out of here."""
-    if config.engine.name != "mpi":
+    """Under MPI rank 0 goes on, and the others are told to stop when it ends, however it ends. They never come out of here.
+
+    With Flower there is its simulation inside, unless a grid is in use already.
+    """
+    if config.engine.name == "mpi":
+        if mpi.rank() > 0:
+            serve(model, data)
+        with mpi.leading():
+            yield
+    elif config.engine.name == "flower":
+        if model is not None or data is not None:
+            raise ConfigError("engine.name is 'flower': nodes know models and data by their names only, not those of your own")
+        from heroes.engines import flower  # loaded here, where it is needed
+
+        with nullcontext() if flower.linked() else flower.simulated(config.federation.clients, prepare, _workers(config)):
+            yield
+    else:
         yield
-        return
-    if mpi.rank() > 0:
-        serve(model, data)
-    with mpi.leading():
-        yield
+
+
+def _workers(config: Config) -> int:
+    """How many processes the simulation may have: no more than there are clients in a round."""
+    return min(config.engine.workers or cores(), math.ceil(config.federation.cohort * config.server.oversample))
 
 
 def _kept(config: Config, federation: Federation) -> tuple[int, Path | None]:
@@ -254,16 +282,17 @@ def _kept(config: Config, federation: Federation) -> tuple[int, Path | None]:
 
 
 def _hand_out(federation: Federation, state: ServerState[Any], width: int, path: Path | None) -> None:
-    """Under MPI every rank gets the model that it would use, if there is a place for it."""
+    """Every rank of MPI and every node of Flower gets the model that it would use, if there is a place for it."""
     strategy, engine = federation.strategy, behind(federation.engine)
-    if path is None or not isinstance(engine, mpi.MpiEngine):
-        return
 
     def tensors(width: int) -> Tensors:
         return cut_out(state.tensors, strategy.cut(strategy.serve(width)))
 
-    engine.ranks.hand_out(tensors)
-    mpi.write_model(federation.family, width, tensors(width), path)
+    if isinstance(engine, mpi.MpiEngine) and path is not None:
+        engine.ranks.hand_out(tensors)
+        write_model(federation.family, width, tensors(width), path)
+    elif isinstance(engine, Elsewhere):
+        engine.hand_out(tensors, strategy.widths)
 
 
 @contextmanager

@@ -376,14 +376,18 @@ class EvaluationConfig(Section):
 class EngineConfig(Section):
     """How tasks reach clients."""
 
-    name: Literal["processes", "in_process", "mpi"] = "processes"
-    """processes: clients in worker processes; in_process: one after the other; mpi: on MPI ranks; all give the same bits"""
+    name: Literal["processes", "in_process", "mpi", "flower"] = "processes"
+    """clients in worker processes, one after the other, on MPI ranks, or on Flower's nodes; all give the same bits"""
     workers: Annotated[int, Field(ge=0)] = 0
-    """processes: how many workers; 0 is one for each core"""
+    """processes, flower: how many workers; 0 is one for each core"""
     start: Literal["auto", "fork", "spawn"] = "auto"
     """processes: how workers start; spawn needs an importable model; auto is fork on Linux when training on the CPU"""
     task_seconds: Positive = 600.0
-    """processes, mpi: a client that takes longer than these real seconds is given up; processes: its worker is replaced"""
+    """real seconds after which a client is given up (processes, mpi), or all of whom nothing is heard (flower)"""
+    wait_seconds: Positive = 300.0
+    """flower: how many real seconds the server waits for nodes when there are too few"""
+    clock: Literal["virtual", "wall"] = "virtual"
+    """flower: what time is: virtual, computed from FLOPs, bytes and the fleet; or wall, as it passes, with speeds as measured"""
     model_out: str | None = None
     """mpi: the file to which every rank writes the final model that it would use; {rank} is replaced; none is nowhere"""
     model_width: Whole | None = None

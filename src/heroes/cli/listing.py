@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -49,7 +50,7 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
         "data": _first_lines(DATASETS),
         "partitions": _first_lines(PARTITIONS),
         "fleets": [(name, kind.summary) for name, kind in FLEETS.items()],
-        "engines": [(name, _first_line(import_module(f"heroes.engines.{name}"))) for name in engines],
+        "engines": [(name, _first_line_in(f"heroes.engines.{name}")) for name in engines],
         "config": [(key, f"{text} (default: {'none' if default is None else default})") for key, default, text in keys()],
     }
 
@@ -60,6 +61,13 @@ def _first_lines(functions: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _first_line(thing: Any) -> str:
     return (thing.__doc__ or "").strip().splitlines()[0]
+
+
+def _first_line_in(module: str) -> str:
+    """Of a module that is not imported: it may need an extra."""
+    found = find_spec(module)
+    text = Path(found.origin).read_text(encoding="utf-8") if found is not None and found.origin else ""
+    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
 
 
 @app.command("show")

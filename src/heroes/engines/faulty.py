@@ -33,7 +33,7 @@ class FaultyEngine:
 
         given = {assignment.client: assignment for assignment in plan}
         for update in self.engine.run(plan, noted):
-            if isinstance(update, Lost):
+            if isinstance(update, Lost) or update.client not in given:
                 yield update
                 continue
             assignment = given[update.client]

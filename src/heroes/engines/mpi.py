@@ -7,7 +7,6 @@ configuration as text; each sets itself up, says that it is ready, answers what 
 from __future__ import annotations
 
 import atexit
-import os
 import signal
 import sys
 import threading
@@ -22,15 +21,14 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from safetensors.torch import save
 
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, ExchangeError, HeroesError, TrainingError
 from heroes.local_training import Trainer, one_thread, said
 from heroes.messages import Assignment, Tensors
-from heroes.models.family import Family
 from heroes.wire import Bytes, Frame, Parcels
 from heroes.workers.engine import WorkerEngine, steps_and_width
+from heroes.workers.keeping import write_model
 from heroes.workers.queue import Queue
 from heroes.workers.setup import Setup
 from heroes.workers.work import answer
@@ -468,14 +466,3 @@ class _Server:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def write_model(family: Family, width: int, tensors: Tensors, path: Path) -> None:
-    """Write the model of this width, whole or not at all: the state of a plain module, as `build(width)` takes it."""
-    model = family.dense(width)
-    model.load(family.plain_weights(tensors))
-    state = {name: value.detach().contiguous().clone() for name, value in model.module.state_dict().items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
-    draft.write_bytes(save(state))
-    os.replace(draft, path)

@@ -4,5 +4,19 @@ from heroes.fleet.clock import FixedClock, VirtualClock
 from heroes.fleet.costs import Costs, step_flops
 from heroes.fleet.devices import FLEETS, Device, Fleet, FleetKind, read_fleet
 from heroes.fleet.faults import Faults
+from heroes.fleet.wall import MeasuredFleet, WallClock
 
-__all__ = ["FLEETS", "Costs", "Device", "Faults", "FixedClock", "Fleet", "FleetKind", "VirtualClock", "read_fleet", "step_flops"]
+__all__ = [
+    "FLEETS",
+    "Costs",
+    "Device",
+    "Faults",
+    "FixedClock",
+    "Fleet",
+    "FleetKind",
+    "MeasuredFleet",
+    "VirtualClock",
+    "WallClock",
+    "read_fleet",
+    "step_flops",
+]

@@ -13,6 +13,12 @@ from heroes.fleet.faults import GONE, Faults
 from heroes.messages import Assignment, Lost
 
 
+def closing_time(plan: Sequence[Assignment], deadline: float | None, factor: float | None) -> float:
+    """When a round is closed with whoever is in: the earlier of a time and a multiple of the planned length."""
+    planned = max(assignment.seconds for assignment in plan)
+    return min(math.inf if factor is None else factor * planned, math.inf if deadline is None else deadline)
+
+
 @dataclass(frozen=True)
 class VirtualClock:
     """A round lasts until the updates wanted are in, until nobody else can come, or until its deadline.
@@ -25,6 +31,10 @@ class VirtualClock:
     deadline: float | None = None
     deadline_factor: float | None = None
 
+    @property
+    def name(self) -> str:
+        return "virtual"
+
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         return self._course(plan, wanted)[1]
 
@@ -34,7 +44,7 @@ class VirtualClock:
     def _course(self, plan: Sequence[Assignment], wanted: int) -> tuple[Timing, tuple[Lost, ...]]:
         kinds = [self.faults.draw(a) if self.faults else None for a in plan]
         heard = np.array([self.faults.heard(a) if self.faults else a.seconds for a in plan])
-        limit = self._limit(plan)
+        limit = closing_time(plan, self.deadline, self.deadline_factor)
         arriving = [n for n in np.argsort(heard, kind="stable").tolist() if kinds[n] not in GONE and heard[n] <= limit]
         if len(arriving) >= wanted:
             duration = float(heard[arriving[wanted - 1]])
@@ -43,11 +53,6 @@ class VirtualClock:
         kept = set(arriving[:wanted])
         lost = [self._lost(a, kinds[n], heard[n], duration, limit) for n, a in enumerate(plan) if n not in kept]
         return Timing(duration, np.minimum(heard, duration)), tuple(lost)
-
-    def _limit(self, plan: Sequence[Assignment]) -> float:
-        planned = max(assignment.seconds for assignment in plan)
-        factor = math.inf if self.deadline_factor is None else self.deadline_factor * planned
-        return min(factor, math.inf if self.deadline is None else self.deadline)
 
     @staticmethod
     def _lost(a: Assignment, kind: str | None, heard: float, duration: float, limit: float) -> Lost:
@@ -63,6 +68,10 @@ class FixedClock:
     """Every round lasts the same and everybody is in, for tests."""
 
     seconds: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return "virtual"
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         return ()

@@ -14,7 +14,7 @@ LABEL = 6  # room for "100 % "
 
 
 def accuracy_curve(rows: Sequence[Row], width: int = 60, height: int = 8, *, ascii_only: bool = False) -> list[str]:
-    """Accuracy over virtual time in `height` lines of at most `width` characters, and two lines for the time axis.
+    """Accuracy over time in `height` lines of at most `width` characters, and two lines for the time axis.
 
     No lines where nothing was evaluated. `ascii_only` is for terminals that have no braille.
     """
@@ -30,7 +30,7 @@ def accuracy_curve(rows: Sequence[Row], width: int = 60, height: int = 8, *, asc
     labels = _labels(low, high, lines)
     body = [f"{labels.get(line, ''):>{LABEL}}{edge}{text}".rstrip() for line, text in enumerate(picture)]
     end = f"{found[-1].seconds:,.1f} s"
-    title = "virtual time"
+    title = f"{rows[-1].get('clock', 'virtual')} time"
     axis = f"0 s{title.center(max(len(title) + 2, columns - 3 - len(end)))}{end}"
     return [*body, " " * LABEL + corner + floor * columns, " " * (LABEL + 1) + axis]
 

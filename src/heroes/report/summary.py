@@ -14,7 +14,7 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run came to. Seconds are virtual; accuracy is the complete model's on the test set."""
+    """What a run came to. Seconds are those of its clock; accuracy is the complete model's on the test set."""
 
     rounds: int
     seconds: float
@@ -31,6 +31,7 @@ class Summary:
     repeated: int  # attempts at rounds that too few answered
     epsilon: float | None  # privacy spent
     stopped: str | None  # None: the run did not finish
+    clock: str = "virtual"  # what seconds are
 
     @staticmethod
     def of(rows: Sequence[Row]) -> Summary:
@@ -55,6 +56,7 @@ class Summary:
             repeated=sum(len(row.get("abandoned") or ()) for row in rows),
             epsilon=last.get("epsilon"),
             stopped=last.get("stopped"),
+            clock=str(last.get("clock", "virtual")),
         )
 
     def lines(self) -> list[tuple[str, str]]:
@@ -68,7 +70,7 @@ class Summary:
             ("best accuracy", best),
             ("by width", widths or "not measured"),
             ("rounds", f"{self.rounds} ({ended})"),
-            ("virtual time", f"{self.seconds:,.1f} s ({_seconds(self.round_seconds)} a round)"),
+            (f"{self.clock} time", f"{self.seconds:,.1f} s ({_seconds(self.round_seconds)} a round)"),
             ("mean waiting", f"{_seconds(self.waiting)} a round"),
             ("traffic", f"{self.traffic_bytes / MEGABYTE:,.2f} MB"),
             ("training loss", "not measured" if self.loss is None else f"{self.loss:.4f}"),

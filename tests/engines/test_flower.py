@@ -1,0 +1,449 @@
+"""Flower's nodes: the same bits as one client after the other, clients that keep their data, and servers that cope with nodes."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app.error import Error
+from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.task_identity import TaskIdentity
+from safetensors.torch import load_file
+
+import heroes
+from heroes import flower_app
+from heroes.contracts import Elsewhere
+from heroes.engines import flower
+from heroes.engines.flower import FlowerEngine, arrays_of, client_app, content, order_of, tensors_of, values_of
+from heroes.errors import ConfigError, ExchangeError, TrainingError
+from heroes.exchange import pack_tensors, unpack_tensors
+from heroes.fleet.devices import FLEETS, Fleet
+from heroes.fleet.wall import MeasuredFleet, WallClock
+from heroes.messages import Lost, Task
+from heroes.models.cnn import build as build_cnn
+from heroes.models.family import Family
+from heroes.recipes import recipe
+from heroes.rounds import run_round
+from heroes.workers.setup import Setup
+
+SMALL = {"federation.clients": 8, "federation.cohort": 3, "federation.rounds": 2, "training.device": "cpu"}
+Answer = Callable[[Message], Message | None]
+
+
+class LocalGrid(Grid):
+    """Flower's nodes without Flower's runtime: each is a client app that answers when its answer is asked for."""
+
+    def __init__(self, app) -> None:
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        self.app = app
+        self.nodes: dict[int, Context] = {}
+        self.sent: dict[str, Message] = {}
+        self.delivered: list[Message] = []
+        self.instead: dict[int, Answer] = {}  # what a node does instead of its app; None is nothing yet
+
+    def join(self, node: int, **config) -> None:
+        self.nodes[node] = Context(1, node, {key.replace("_", "-"): value for key, value in config.items()}, RecordDict(), {})
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self.nodes)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        names = []
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = name = f"m{len(self.delivered)}"
+            self.delivered.append(message)
+            self.sent[name] = copy.deepcopy(message)
+            names.append(name)
+        return names
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = []
+        for name in message_ids:
+            node = self.sent[name].metadata.dst_node_id
+            reply = self.instead.get(node, self.answer)(self.sent[name]) if node in self.nodes else None
+            if reply is not None:
+                del self.sent[name]
+                replies.append(reply)
+        return replies
+
+    def answer(self, message: Message) -> Message:
+        return self.app(message, self.nodes[message.metadata.dst_node_id])
+
+    def set_run(self, run) -> None: ...
+
+    def run(self): ...
+
+    def create_message(self, *_) -> Message: ...
+
+    def send_and_receive(self, messages, *, timeout=None): ...
+
+
+@pytest.fixture
+def tiny(world):
+    """A tiny federation on local nodes, one for each client, and its grid; the engine can be changed."""
+
+    def make(clients=6, cohort=6, joined=None, bits=(32, 32), wall=None, **changes):
+        local = world.federation(clients=clients, cohort=cohort, up_bits=bits[0], down_bits=bits[1])
+        trainer, data = local.engine.trainer, local.engine.data
+        setup = Setup(trainer.family, trainer.settings, trainer.device, data, 500)
+        grid = LocalGrid(client_app(lambda text: setup))
+        for client in range(clients) if joined is None else joined:
+            grid.join(100 + client, partition_id=client)
+        wanted = {"config": "seed = 1", "wanted": clients, "least": 1, "down_bits": bits[1], "clock": wall} | changes
+        with flower.using(grid):
+            engine = FlowerEngine(trainer, data, **wanted)
+        real = {} if wall is None else {"clock": wall, "fleet": engine.fleet, "present": engine.present}
+        return replace(local, engine=engine, **real), local, grid
+
+    return make
+
+
+@pytest.mark.timeout(300)
+def test_the_simulation_gives_the_bits_of_one_client_after_the_other_with_every_scheme(tmp_path):
+    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert (done.returncode, done.stderr) == (0, "")
+    for scheme in ("heroes", "fedavg", "adp", "heterofl", "flanc"):
+        for name in ("records.jsonl", "model.safetensors"):
+            here, there = (tmp_path / engine / scheme / name for engine in ("in_process", "flower"))
+            assert here.read_bytes() == there.read_bytes(), (scheme, name)
+
+
+@pytest.mark.parametrize("bits", [(32, 32), (8, 8), (2, 16)])
+def test_local_nodes_give_the_bits_of_one_client_after_the_other(tiny, bits):
+    there, here, _ = tiny(bits=bits)
+    state = here.strategy.begin(0)
+    after, entry = run_round(there, state)
+    expected, same = run_round(here, state)
+    assert entry == same
+    assert all(torch.equal(tensor, after.tensors[name]) for name, tensor in expected.tensors.items())
+
+
+# what travels
+
+
+@pytest.mark.parametrize(("kind", "width", "bits"), [("tensor_shapes", w, 32) for w in range(1, 5)] + [("tensor_shapes", 4, 8)])
+def test_messages_are_little_larger_than_the_tensors_of_the_cifar_cnn(world, kind, width, bits):
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    tensors = {name: torch.ones(shape) for name, shape in getattr(Family(build_cnn, 4), kind)(width).items()}
+    packed = tensors if bits == 32 else pack_tensors(tensors, bits)
+    payload = sum(piece.nbytes for piece in packed.values())
+    values = order_of(Task(world.assignment(round=900, client=99, nonce=2**62, learning_rate=1 / 30), tensors, 2**62))
+    message = Message(content({**values, "bits": bits, "one_thread": True}, tensors=arrays_of(packed)), 2**62, MessageType.TRAIN)
+    message.metadata.__dict__["_message_id"] = "0" * 64
+    size = sum(len(part.deflate()) for part in get_all_nested_objects(message).values())
+    assert payload < size <= 1.02 * payload
+
+
+@pytest.mark.parametrize("bits", [32, 16, 8, 4, 2])
+def test_tensors_arrive_as_they_were_sent(bits):
+    sent = {"b": torch.randn(3, 9), "a": torch.randn(2), "c": torch.zeros(0, 3), "d": torch.tensor(4.0)}
+    packed = sent if bits == 32 else pack_tensors(sent, bits)
+    shapes = {name: tuple(tensor.shape) for name, tensor in sent.items()}
+    got = tensors_of(content({}, tensors=arrays_of(packed)), "tensors", shapes, bits)
+    assert all(torch.equal(got[name], t) for name, t in (sent if bits == 32 else unpack_tensors(packed)).items())
+    assert got.keys() == sent.keys()
+
+
+def test_numbers_that_are_none_arrive_as_well():
+    sent = torch.tensor([float("nan"), float("inf"), -0.0])
+    got = tensors_of(content({}, tensors=arrays_of({"a": sent})), "tensors", {"a": (3,)})["a"]
+    assert got.numpy().tobytes() == sent.numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("bits", "record"),
+    [
+        (32, ArrayRecord({"all": Array("uint8", (7,), "heroes", bytes(7))})),
+        (8, ArrayRecord({"all": Array("uint8", (8,), "heroes", bytes(8))})),
+        (8, ArrayRecord({"all": Array("uint8", (6,), "heroes", b"\0\0\xc0\x7f\0\0")})),  # a scale that is no number
+        (3, ArrayRecord({"all": Array("uint8", (6,), "heroes", bytes(6))})),
+        (32, ArrayRecord()),
+    ],
+)
+def test_tensors_that_make_no_sense_are_refused(bits, record):
+    with pytest.raises(ExchangeError):
+        tensors_of(RecordDict({"tensors": record}), "tensors", {"a": (2,)}, bits)
+
+
+@pytest.mark.parametrize("values", [None, "", "[]", "{"])
+def test_messages_without_plain_values_are_refused(values):
+    records = RecordDict() if values is None else RecordDict({"values": ConfigRecord({"json": values})})
+    with pytest.raises(ExchangeError, match="plain values"):
+        values_of(records)
+
+
+# who is there
+
+
+def test_a_node_that_returns_under_another_number_is_the_same_client(tiny):
+    there, here, grid = tiny()
+    state = here.strategy.begin(0)
+    run_round(there, state)
+    del grid.nodes[103]
+    grid.join(7, partition_id=3)
+    _, entry = run_round(there, state)
+    assert entry == run_round(here, state)[1]
+    assert [m.metadata.dst_node_id for m in grid.delivered if m.metadata.message_type == MessageType.QUERY][-1] == 7
+
+
+def test_a_node_that_is_gone_costs_its_client_only(tiny):
+    there, here, grid = tiny()
+    state = here.strategy.begin(0)
+    run_round(there, state)
+    del grid.nodes[103]
+    _, entry = run_round(there, state)
+    assert entry.missing == (Lost(3, "its node is not there"),)
+
+
+def test_a_node_that_forgot_the_configuration_is_asked_again(tiny):
+    there, here, grid = tiny()
+    state = here.strategy.begin(0)
+    run_round(there, state)
+    grid.nodes[103].state.clear()
+    _, entry = run_round(there, state)
+    assert [lost.client for lost in entry.missing] == [3]
+    assert run_round(there, state)[1].missing == ()
+
+
+def test_nodes_that_are_nobody_are_left_out_and_of_two_the_later_is_believed(tiny):
+    told = []
+    there, here, grid = tiny(progress=lambda *what: told.append(what[0]))
+    grid.join(1, partition_id=6)
+    grid.join(2, partition_id=0)
+    grid.join(3)
+    _, entry = run_round(there, here.strategy.begin(0))
+    assert entry.missing == ()
+    assert sum("left out" in text for text in told) == 2
+    assert sum("client 0 is at another node" in text for text in told) == 1
+    trained = {m.metadata.dst_node_id for m in grid.delivered if m.metadata.message_type == MessageType.TRAIN}
+    assert trained == {100, 101, 102, 103, 104, 105}
+
+
+def test_too_few_nodes_are_waited_for_and_then_an_error(tiny, monkeypatch):
+    monkeypatch.setattr(flower, "_QUIET_SECONDS", 0.0)
+    told = []
+    there, here, _ = tiny(joined=[0, 1], wait_seconds=0.2, progress=lambda *what: told.append(what[0]))
+    with pytest.raises(TrainingError, match=r"too few nodes: 2 of 6 clients are there after 0\.2 seconds"):
+        run_round(there, here.strategy.begin(0))
+    assert "waiting for nodes: 2 of 6 are there" in told
+
+
+def test_an_engine_needs_a_grid(world):
+    federation = world.federation()
+    with pytest.raises(ConfigError, match="no grid"):
+        FlowerEngine(federation.engine.trainer, federation.engine.data, config="", wanted=1, least=1)
+
+
+# what comes back
+
+
+def _error(message):
+    return Message(Error(code=2, reason="it broke"), reply_to=message)
+
+
+def _empty(message):
+    return Message(RecordDict(), reply_to=message)
+
+
+def _nonsense(message):
+    return Message(RecordDict({"values": ConfigRecord({"json": '{"client": "x"}'})}), reply_to=message)
+
+
+@pytest.mark.parametrize(("answer", "reason"), [(_error, "it broke"), (_empty, "malformed"), (_nonsense, "malformed")])
+def test_an_answer_that_is_none_costs_its_client_only(tiny, answer, reason):
+    there, here, grid = tiny()
+    state = here.strategy.begin(0)
+    run_round(there, state)
+    grid.instead[103] = answer
+    _, entry = run_round(there, state)
+    assert [(lost.client, lost.cause) for lost in entry.missing] == [(3, "failed")]
+    assert reason in entry.missing[0].reason
+    assert sum(client.loss is not None for client in entry.clients) == 5
+
+
+def test_an_answer_that_comes_late_is_counted_in_the_round_in_which_it_comes(tiny):
+    there, here, grid = tiny(task_seconds=0.05)
+    state = here.strategy.begin(0)
+    state, _ = run_round(there, state)
+    grid.instead[103] = lambda message: None
+    state, entry = run_round(there, state)
+    assert [(lost.client, lost.cause) for lost in entry.missing] == [(3, "late")]
+    grid.instead.clear()
+    state, entry = run_round(there, state)
+    assert entry.lost == {"round": 1}
+    assert entry.missing == (Lost(3, "answers round 2 in round 3", "round", arrived=True),)
+    assert sum(client.loss is not None for client in entry.clients) == 6
+
+
+# real time
+
+
+def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_present_are_asked(tiny):
+    clock, fleet = WallClock(), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
+    there, here, _ = tiny(cohort=3, joined=[0, 2, 3, 5], wall=clock, wanted=3, fleet=fleet, flops=lambda assignment: 1e6)
+    assert isinstance(there.engine, Elsewhere)
+    state = here.strategy.begin(0)
+    for _ in range(3):
+        state, entry = run_round(there, state)
+        assert {client.client for client in entry.clients} <= {0, 2, 3, 5}
+        assert entry.clock == "wall"
+        assert 0 < entry.duration < 60
+    assert "measured" in fleet.status(np.arange(6), 4).devices
+    assert np.isfinite(fleet.status(np.arange(6), 4).speed).all()
+
+
+def test_in_real_time_a_round_ends_at_its_deadline_or_when_enough_are_in(tiny):
+    clock, fleet = WallClock(deadline=0.3), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
+    there, here, grid = tiny(wall=clock, fleet=fleet)
+    state = here.strategy.begin(0)
+    run_round(there, state)
+    grid.instead[103] = lambda message: None
+    _, entry = run_round(there, state)
+    assert entry.missing == (Lost(3, "not in after 0.30 seconds", "late"),)
+    clock.deadline = None
+    clock.absent(here.strategy.assign(state, here.fleet.status(np.arange(2), 1)).assignments, 1)
+    clock.hear(0)
+    assert clock.over(3).cause == "surplus"
+
+
+def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
+    fleet = MeasuredFleet(Fleet(FLEETS["boards"], 4, 1))
+    guess = fleet.guess.status(np.arange(4), 1)
+    assert fleet.fastest == fleet.guess.fastest
+    assert (fleet.status(np.arange(4), 1).speed == guess.speed).all()
+    fleet.note(1, flops=100.0, seconds=1.0, moved=50, transfer=10.0)
+    fleet.note(1, flops=300.0, seconds=1.0, moved=50, transfer=10.0)
+    assert fleet.status(np.array([0, 1]), 1).speed.tolist() == [200.0, 200.0]
+    assert fleet.status(np.array([0, 1]), 1).upload.tolist() == [5.0, 5.0]
+    assert fleet.fastest == 200.0
+    assert len(fleet) == 4
+
+
+# the app
+
+
+@pytest.fixture
+def nodes():
+    grid = LocalGrid(flower_app.client_app)
+    for client in range(4):
+        grid.join(client + 10, partition_id=client)
+    with flower.using(grid):
+        yield grid
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """The folder that `heroes flower init` writes, where Flower would put it."""
+    settings = ["federation.clients=4", "federation.cohort=2", "federation.rounds=2", "training.device=cpu"]
+    command = [sys.executable, "-m", "heroes.cli", "flower", "init", str(tmp_path / "app")]
+    done = subprocess.run([*command, *(w for s in settings for w in ("--set", s))], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    monkeypatch.syspath_prepend(str(tmp_path / "app"))
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (again.returncode, "already" in again.stderr) == (2, True)
+    return tmp_path / "app"
+
+
+def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, tmp_path):
+    nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=2)
+    nodes.join(12, partition_id=2, model_out=str(tmp_path / "two.safetensors"))
+    settings = {"config": "config.toml", "out": str(tmp_path / "run"), "rounds": 2}
+    first = flower_app.lead(settings)
+    assert [record.clock for record in first.records] == ["wall", "wall"]
+    for name, width in (("one", 2), ("two", None)):
+        kept = load_file(tmp_path / f"{name}.safetensors")
+        assert all(torch.equal(kept[key], value) for key, value in first.model(width).state_dict().items())
+    more = flower_app.lead({**settings, "rounds": 3})
+    assert [record.round for record in more.records] == [1, 2, 3]
+    assert more.records[2].seconds > more.records[1].seconds == first.records[1].seconds
+
+
+def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):
+    nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=9)
+    with pytest.raises(TrainingError, match="client 1 wants width 9"):
+        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1})
+
+
+def test_an_app_without_its_configuration_says_so(nodes, tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml"):
+        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"})
+
+
+# the command line
+
+
+def test_own_models_and_data_are_refused(world):
+    config = recipe("digits", None).changed({**SMALL, "engine.name": "flower"})
+    with pytest.raises(ConfigError, match="by their names only"):
+        heroes.run(config, data=(world.examples(), world.examples()))
+
+
+def test_without_flower_one_sentence_says_what_to_install():
+    code = "import sys; sys.modules['flwr'] = None; from heroes.cli import main; main()"
+    command = [sys.executable, "-c", code, "run", "digits", "--engine", "flower"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: Flower is not there")
+    assert "heroes-fl[flower]" in done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_everything(tmp_path):
+    command = [sys.executable, "-m", "heroes.cli", "run", "digits", "--engine", "flower", "--rounds", "5000"]
+    small = [word for key, value in {**SMALL, "federation.rounds": 5000}.items() for word in ("--set", f"{key}={value}")]
+    process = subprocess.Popen(
+        [*command, *small, "--out", str(tmp_path / "run")], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        records, deadline = tmp_path / "run" / "records.jsonl", time.monotonic() + 200
+        while not (records.exists() and records.stat().st_size) and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.2)
+        left = descendants(process.pid)
+        assert left
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1].splitlines()
+        assert process.returncode == 130
+        assert said[-1].startswith("interrupted; to go on: heroes resume")
+        assert all(line.startswith(("digits/heroes round", "waiting for nodes")) for line in said[:-1]), said
+        deadline = time.monotonic() + 20
+        while any(Path(f"/proc/{pid}").exists() for pid in left) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert not [pid for pid in left if Path(f"/proc/{pid}").exists()]
+    finally:
+        for pid in [process.pid, *descendants(process.pid)]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        process.wait()
+
+
+def descendants(parent: int) -> list[int]:
+    """All living processes below one."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, above, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if state != "Z":
+                parents[int(entry.name)] = int(above)
+    found, new = [], [parent]
+    while new:
+        new = [pid for pid, above in parents.items() if above in new]
+        found += new
+    return found
