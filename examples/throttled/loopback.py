@@ -1,7 +1,8 @@
-"""A deployed federation on this machine: a SuperLink and SuperNodes as real processes on loopback, ended one by one by their ids."""
+"""A deployed federation on this machine: a SuperLink and SuperNodes as real processes on loopback, each ended by its id."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -66,10 +67,8 @@ class Service:
         """Ask it to end, and then make it."""
         if self.process.poll() is None:
             self.process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(patience)
-            except subprocess.TimeoutExpired:
-                pass
         self.kill()
 
     def _wait_for_all(self, patience: float = 10.0) -> None:
@@ -185,10 +184,8 @@ def _environ(entry: Path) -> list[bytes]:
 
 def _send(ids: list[int], how: signal.Signals) -> None:
     for one in ids:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(one, how)
-        except ProcessLookupError:
-            pass
 
 
 def free_port() -> int:

@@ -53,10 +53,11 @@ def one_round(grid: Grid, number: int, config: dict, known: dict[int, int]) -> d
     task = ConfigRecord({"sleep": float(config["sleep"]), "work": int(config["work"]), "round": number})
     asked = sorted(grid.get_node_ids())
     content = RecordDict({"model": ArrayRecord(), "task": task})
-    messages = [Message(content, node, MessageType.TRAIN, group_id=str(number)) for node in asked]
+    timeout = float(config["timeout"])  # also how long a task is worth doing: a node that comes back must not work off old ones
+    messages = [Message(content, node, MessageType.TRAIN, group_id=str(number), ttl=timeout) for node in asked]
     print(f"round {number} asks {len(asked)}", flush=True)
     seconds = {}
-    for reply in grid.send_and_receive(messages, timeout=float(config["timeout"])):
+    for reply in grid.send_and_receive(messages, timeout=timeout):
         if not reply.has_error():
             node, answer = reply.metadata.src_node_id, reply.content["answer"]
             known[node], seconds[node] = int(answer["client"]), float(answer["seconds"])
