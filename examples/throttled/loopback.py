@@ -87,6 +87,9 @@ class Federation:
 
     folder: Path
     keys: Keys | None = None
+    listen: str = HOST
+    server_for: Callable[[int], str] = lambda number: HOST  # the address at which node `number` finds the SuperLink
+    node_config: Callable[[int], str] = lambda number: ""  # what node `number` is told beside its number
     wrap: Callable[[int], Sequence[str]] = lambda number: ()  # words put before the command of node `number`
     port: int = field(default_factory=lambda: free_port())
     services: list[Service] = field(default_factory=list)
@@ -108,7 +111,7 @@ class Federation:
     def superlink(self) -> Service:
         """Start the SuperLink, with what its database holds from before, and wait until it listens."""
         access = self.keys.superlink() if self.keys else ["--insecure"]
-        where = ["--host", HOST, "--port", str(self.port), "--database", str(self.folder / "superlink.db")]
+        where = ["--host", self.listen, "--port", str(self.port), "--database", str(self.folder / "superlink.db")]
         service = self._start("superlink", ["flower-superlink", *where, *access])
         wait_until(lambda: listens(self.port) or service.process.poll() is not None, 60, service)
         if service.process.poll() is not None:
@@ -118,8 +121,14 @@ class Federation:
     def supernode(self, number: int) -> Service:
         """Start node `number`; it may take a moment until it is online, see `online`."""
         access = self.keys.supernode(number) if self.keys else ["--insecure"]
-        where = ["--superlink", f"{HOST}:{self.port}", "--host", HOST, "--port", str(free_port())]
-        command = ["flower-supernode", *where, *access, "--node-config", f"partition-id={number}"]
+        where = ["--superlink", f"{self.server_for(number)}:{self.port}", "--host", HOST, "--port", str(free_port())]
+        command = [
+            "flower-supernode",
+            *where,
+            *access,
+            "--node-config",
+            f"partition-id={number} {self.node_config(number)}".strip(),
+        ]
         return self._start(f"node-{number}", [*self.wrap(number), *command])
 
     def register(self, number: int) -> None:

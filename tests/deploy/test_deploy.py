@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from app import APP, answered, missing, records, run_to_the_end, settings
+from deployed_app import APP, answered, missing, records, run_to_the_end, settings
 from loopback import Federation, Keys, Service, members, wait_until
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900), pytest.mark.xdist_group("deploy")]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from app import answered, records, run_to_the_end, settings
+from deployed_app import answered, records, run_to_the_end, settings
 from loopback import Federation, members
 
 

@@ -16,7 +16,7 @@ server_app = ServerApp()
 def train(message: Message, context: Context) -> Message:
     """Sleep, work, and send back what came."""
     begun = time.monotonic()
-    time.sleep(float(message.content["task"]["sleep"]))
+    time.sleep(float(message.content["task"]["sleep"]) + float(context.node_config.get("sleep", 0.0)))
     total = sum(n * n for n in range(int(message.content["task"]["work"])))
     client = int(context.node_config["partition-id"])
     answer = MetricRecord({"client": client, "seconds": time.monotonic() - begun, "total": total % 97})
