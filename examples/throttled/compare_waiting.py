@@ -49,7 +49,7 @@ def measure(app: Path, folder: Path, rounds: int, means: Means) -> list[float]:
             federation.supernode(number)
         run = federation.run(app, {"out": str(folder / "run"), "rounds": rounds, "nodes": len(DEVICES)})
         wait_until(lambda: run.process.poll() is not None, PATIENCE, run)
-        if run.process.returncode:
+        if not run.well():
             sys.exit(f"the run failed, see {run.log}\n{run.text()[-2000:]}")
         for number, device in enumerate(DEVICES):
             if means.groups:

@@ -55,6 +55,10 @@ class Service:
     def text(self) -> str:
         return self.log.read_text(errors="replace")
 
+    def well(self) -> bool:
+        """Whether it ended, and well. `flwr run --stream` ends with 0 even if the ServerApp failed; then its log has a code."""
+        return self.process.poll() == 0 and "Exit Code:" not in self.text()
+
     def kill(self) -> None:
         """SIGKILL to its process group, and to what it started in groups of its own, as when a machine loses power."""
         others = members(self.mark)

@@ -32,7 +32,7 @@ def missing(record: dict[str, Any]) -> set[int]:
 
 
 def run_to_the_end(federation: Federation, wanted: dict[str, object], patience: float = 240) -> Service:
-    """Run the app; its exit code and what it said."""
+    """Run the app and wait for its end, good or bad."""
     run = federation.run(APP, wanted)
     wait_until(lambda: run.process.poll() is not None, patience, run, *federation.services)
     return run

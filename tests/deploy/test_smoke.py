@@ -14,7 +14,7 @@ def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> 
         for number in range(2):
             federation.supernode(number)
         run = run_to_the_end(federation, settings(tmp_path / "run", rounds=2, nodes=2))
-        assert run.process.returncode == 0, run.text()
+        assert run.well(), run.text()
     rounds = records(tmp_path / "run")
     assert [record["round"] for record in rounds] == [1, 2]
     assert all(answered(record) == {0, 1} for record in rounds)
