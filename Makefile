@@ -9,7 +9,7 @@ FUZZ_VENV := .venv-fuzz
 FUZZ_READY := $(FUZZ_VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports browser pytest test-slow fuzz bench docs format clean
+.PHONY: help setup run test lint types imports browser pytest test-slow test-deploy fuzz bench docs format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -43,10 +43,13 @@ browser: ## Chromium, in which the tests open the report page
 		echo "installing chromium"; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium > /dev/null; }
 
 pytest: setup browser ## the tests alone
-	@$(BIN)/python -m pytest -n 2 -m "not slow"
+	@$(BIN)/python -m pytest -n 2 -m "not slow and not deploy"
 
 test-slow: setup ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow
+
+test-deploy: setup ## a deployed federation on loopback: TLS, node keys, machines that die
+	@$(BIN)/python -m pytest -m deploy
 
 fuzz: $(FUZZ_READY) ## fuzz the readers of files by atheris, FUZZ_RUNS=10000 inputs each
 	@FUZZ_RUNS=$(or $(FUZZ_RUNS),10000) $(FUZZ_VENV)/bin/python tools/fuzz.py $(FUZZ)

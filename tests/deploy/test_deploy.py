@@ -1,0 +1,101 @@
+"""A federation with TLS and node authentication on loopback: who is let in, and what is lost when machines die."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deployed_app import APP, answered, missing, records, run_to_the_end, settings
+from loopback import Federation, Keys, Service, members, wait_until
+
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900), pytest.mark.xdist_group("deploy")]
+NODES = 3
+STRANGER = NODES  # has keys, but nobody registered them
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """A SuperLink with three registered nodes that run; what a test kills it also starts again."""
+    folder = tmp_path_factory.mktemp("federation")
+    make = [sys.executable, "-m", "heroes.cli", "flower", "keys", str(folder / "keys"), "--nodes", str(NODES + 1)]
+    subprocess.run(make, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    with Federation(folder, Keys(folder / "keys")) as made:
+        made.superlink()
+        for number in range(NODES):
+            made.register(number)
+            made.supernode(number)
+        yield made
+
+
+def last(federation: Federation, name: str) -> Service:
+    """The newest service of that name: superlink, node-0, ..."""
+    return next(service for service in reversed(federation.services) if service.log.name.startswith(f"{name}-"))
+
+
+def wait_for_rounds(out: Path, count: int, federation: Federation) -> None:
+    wait_until(lambda: len(records(out)) >= count, 200, *federation.services)
+
+
+def test_an_unregistered_node_is_refused(federation: Federation) -> None:
+    stranger = federation.supernode(STRANGER)
+    wait_until(lambda: stranger.process.poll() is not None, 90, stranger)
+    assert stranger.process.returncode != 0
+    assert "Exit Code: 305" in stranger.text()
+    assert "SuperNode ID" not in stranger.text()
+
+
+def test_a_node_that_trusts_another_authority_does_not_get_through(federation: Federation, tmp_path: Path) -> None:
+    make = [sys.executable, "-m", "heroes.cli", "flower", "keys", str(tmp_path / "keys"), "--nodes", "1"]
+    subprocess.run(make, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    (tmp_path / "other").mkdir()
+    other = Federation(tmp_path / "other", Keys(tmp_path / "keys"), port=federation.port)
+    with other:
+        node = other.supernode(0)
+        wait_until(lambda: node.process.poll() is not None or "Connection attempt failed" in node.text(), 90, node)
+        assert "SuperNode ID" not in node.text()
+
+
+def test_a_run_of_registered_nodes_ends_well(federation: Federation, tmp_path: Path) -> None:
+    run = run_to_the_end(federation, settings(tmp_path, rounds=3, nodes=NODES))
+    assert run.well(), run.text()
+    assert [record["round"] for record in records(tmp_path)] == [1, 2, 3]
+    assert all(answered(record) == {0, 1, 2} for record in records(tmp_path))
+
+
+def test_a_node_killed_in_mid_round_costs_its_update_only_and_takes_part_again(federation: Federation, tmp_path: Path) -> None:
+    victim = last(federation, "node-1")
+    run = federation.run(APP, settings(tmp_path, rounds=8, nodes=NODES, sleep=5.0))
+    wait_for_rounds(tmp_path, 1, federation)
+    seen = victim.text().count("Receiving")
+    wait_until(lambda: victim.text().count("Receiving") > seen, 60, victim, run)
+    victim.kill()
+    assert members(victim.mark) == []
+    wait_for_rounds(tmp_path, 2, federation)
+    struck = records(tmp_path)[1]
+    assert (answered(struck), missing(struck)) == ({0, 2}, {1})
+    federation.supernode(1)
+    wait_until(lambda: run.process.poll() is not None, 300, run, *federation.services)
+    assert run.well(), run.text()
+    rounds = records(tmp_path)
+    assert [record["round"] for record in rounds] == list(range(1, 9))
+    assert all({0, 2} <= answered(record) for record in rounds)
+    assert answered(rounds[-1]) == {0, 1, 2}
+
+
+def test_a_server_killed_in_mid_run_goes_on_after_the_last_round_it_wrote(federation: Federation, tmp_path: Path) -> None:
+    wanted = settings(tmp_path, rounds=4, nodes=NODES, sleep=5.0)
+    cut_off = federation.run(APP, wanted)
+    wait_for_rounds(tmp_path, 2, federation)
+    wait_until(lambda: "round 3 asks" in cut_off.text(), 60, cut_off)
+    last(federation, "superlink").kill()
+    wait_until(lambda: cut_off.process.poll() is not None, 60, cut_off)
+    assert cut_off.process.returncode != 0
+    before = records(tmp_path)
+    assert [record["round"] for record in before] == [1, 2]
+    federation.superlink()  # its database knows the nodes, which come back by themselves
+    run = run_to_the_end(federation, wanted)
+    assert run.well(), run.text()
+    assert [record["round"] for record in records(tmp_path)] == [1, 2, 3, 4]
+    assert records(tmp_path)[:2] == before
+    assert answered(records(tmp_path)[-1]) == {0, 1, 2}
