@@ -20,6 +20,9 @@ from heroes.messages import RoundRecord
 
 ROUNDS, QUICK, WARM_UP, GROWTH = 2000, 60, 0.1, 0.05
 SETTINGS: dict[str, Any] = {
+    "federation.cohort": 4,  # it is rounds that count here
+    "strategy.tau_first": 4,
+    "strategy.tau_max": 8,
     "faults.dropout": 0.1,
     "faults.upload_loss": 0.05,
     "faults.crash": 0.05,
@@ -29,9 +32,9 @@ SETTINGS: dict[str, Any] = {
     "faults.availability": "day_night",
     "faults.day": 600.0,
     "server.deadline_factor": 2.0,
-    "server.at_least": 3,
+    "server.at_least": 2,
     "server.attempts": 50,
-    "server.oversample": 1.2,
+    "server.oversample": 1.5,
     "robust.guard": True,
     "exchange.up_bits": 8,
     "exchange.error_feedback": True,
