@@ -47,7 +47,7 @@ def measure(app: Path, folder: Path, rounds: int, means: Means) -> list[float]:
         federation.superlink()
         for number in range(len(DEVICES)):
             federation.supernode(number)
-        run = federation.run(app, {"out": str(folder / "run"), "rounds": rounds, "nodes": len(DEVICES)})
+        run = federation.run(app, {"out": str(folder / "run"), "rounds": rounds})
         wait_until(lambda: run.process.poll() is not None, PATIENCE, run)
         if not run.well():
             sys.exit(f"the run failed, see {run.log}\n{run.text()[-2000:]}")

@@ -1,17 +1,33 @@
-"""Which app the deployment tests run, and how its run folder is read. To test another app, change `APP` and `settings`."""
+"""The app that the deployment tests run, as `heroes flower init` writes it, and how its run folder is read."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from loopback import Federation, Service, wait_until
 
-APP = Path(__file__).parent / "standin"
+
+def make_app(folder: Path, nodes: int) -> Path:
+    """Digits by Heroes on so many nodes, all in every round. The deadline is later than the SuperLink notices a dead node."""
+    wanted = {
+        "federation.clients": nodes,
+        "federation.cohort": nodes,
+        "strategy.tau_first": 4,
+        "strategy.tau_max": 8,
+        "server.deadline": 150.0,
+        "evaluation.every_width": False,
+    }
+    changes = [word for key, value in wanted.items() for word in ("--set", f"{key}={str(value).lower()}")]
+    command = [sys.executable, "-m", "heroes.cli", "flower", "init", str(folder), *changes]
+    subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    return folder
 
 
-def settings(out: Path, rounds: int, nodes: int, sleep: float = 0.0) -> dict[str, object]:
-    """The run config: a node that dies must not end a round before the SuperLink has noticed, which takes it a minute."""
-    return {"out": str(out), "rounds": rounds, "nodes": nodes, "sleep": sleep, "timeout": 150.0}
+def settings(out: Path, rounds: int) -> dict[str, object]:
+    """The run config."""
+    return {"out": str(out), "rounds": rounds}
 
 
 def records(out: Path) -> list[dict[str, Any]]:
@@ -31,8 +47,8 @@ def missing(record: dict[str, Any]) -> set[int]:
     return {entry["client"] for entry in record["missing"]}
 
 
-def run_to_the_end(federation: Federation, wanted: dict[str, object], patience: float = 240) -> Service:
+def run_to_the_end(federation: Federation, app: Path, wanted: dict[str, object], patience: float = 400) -> Service:
     """Run the app and wait for its end, good or bad."""
-    run = federation.run(APP, wanted)
+    run = federation.run(app, wanted)
     wait_until(lambda: run.process.poll() is not None, patience, run, *federation.services)
     return run

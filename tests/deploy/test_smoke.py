@@ -3,17 +3,17 @@
 from pathlib import Path
 
 import pytest
-from deployed_app import answered, records, run_to_the_end, settings
+from deployed_app import answered, make_app, records, run_to_the_end, settings
 from loopback import Federation, members
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> None:
     with Federation(tmp_path / "federation") as federation:
         federation.superlink()
         for number in range(2):
             federation.supernode(number)
-        run = run_to_the_end(federation, settings(tmp_path / "run", rounds=2, nodes=2))
+        run = run_to_the_end(federation, make_app(tmp_path / "app", nodes=2), settings(tmp_path / "run", rounds=2))
         assert run.well(), run.text()
     rounds = records(tmp_path / "run")
     assert [record["round"] for record in rounds] == [1, 2]

@@ -196,6 +196,7 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
         with one_thread() if values.get("one_thread") else nullcontext():
             start = time.perf_counter()
             update = trainer.trained(task, setup.data.train, setup.data.shares[task.assignment.client])
+            time.sleep(float(context.node_config.get("sleep", 0.0)))  # a node may play a slower one
             seconds = time.perf_counter() - start
             packed, _ = trainer.packed(task, update.tensors)
     except Exception as error:  # the user's model and transform can fail in any way
