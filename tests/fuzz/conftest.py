@@ -61,7 +61,7 @@ def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object]
             error.add_note(f"repeat it by HEROES_FUZZ_SEED={start} HEROES_FUZZ_INPUTS={count}" if slow else "the short run")
             raise
         finally:
-            record_property("fuzz", [request.node.name, tried, round(time.monotonic() - began, 1), start])
+            record_property("fuzz", [f"{request.path.stem.removeprefix('test_fuzz_')}: {request.node.name}", tried, round(time.monotonic() - began, 1), start])
 
     return run
 
@@ -72,6 +72,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     found = [value for report in reports for key, value in getattr(report, "user_properties", ()) if key == "fuzz"]
     long = [entry for entry in found if entry[0].endswith("[slow]")]
     for name, tried, seconds, start in long:
-        terminalreporter.write_line(f"{name.removeprefix('test_')}: {tried} inputs in {seconds} s, HEROES_FUZZ_SEED={start}")
+        terminalreporter.write_line(f"{name}: {tried} inputs in {seconds} s, HEROES_FUZZ_SEED={start}")
     if found and (out := os.environ.get("HEROES_FUZZ_OUT")):
         Path(out).write_text(json.dumps({name: {"inputs": n, "seconds": s, "seed": at} for name, n, s, at in found}, indent=1))
