@@ -61,7 +61,8 @@ def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object]
             error.add_note(f"repeat it by HEROES_FUZZ_SEED={start} HEROES_FUZZ_INPUTS={count}" if slow else "the short run")
             raise
         finally:
-            record_property("fuzz", [f"{request.path.stem.removeprefix('test_fuzz_')}: {request.node.name}", tried, round(time.monotonic() - began, 1), start])
+            name = f"{request.path.stem.removeprefix('test_fuzz_')}: {request.node.name}"
+            record_property("fuzz", [name, tried, round(time.monotonic() - began, 1), start])
 
     return run
 
