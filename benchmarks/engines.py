@@ -25,7 +25,7 @@ from heroes.exchange import pack_tensors, pack_update, tensors_bytes, unpack_ten
 from heroes.messages import Assignment, Estimates, RoundRecord, Selection, Task, Update
 from heroes.models.cnn import build
 from heroes.models.family import Family
-from heroes.wire import Codec, Frame, task_frame, update_frame
+from heroes.wire import Frame, Parcels, task_frame, update_frame
 
 ENGINES = ("in_process", "processes", "mpi", "flower")
 COHORTS = (4, 20)
@@ -119,7 +119,7 @@ def _exchange(family: Family, width: int) -> tuple[Task, Update]:
 
 
 def _length(frame: Frame) -> int:
-    return sum(len(piece) for piece in Codec().pack(frame))
+    return len(Parcels().wrap(frame))
 
 
 def _flower_length(task: Task, update: Update, bits: int) -> int:

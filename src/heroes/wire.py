@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import socket
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -56,7 +57,7 @@ class Frame:
         return {own: tensor for key, tensor in self.tensors.items() for group, _, own in [key.partition(":")] if group == name}
 
 
-class Codec:
+class Codec(ABC):
     """Frames to and from bytes; ExchangeError at nonsense. Both ends of a connection have one, and remember what messages had in
     common.
 
@@ -125,9 +126,9 @@ class Codec:
         whole = type(place) is int and type(news) is int
         return whole and 0 <= place <= min(known, _REMEMBERED - 1) and 0 <= news <= tensors
 
+    @abstractmethod
     def _read(self, into: B) -> B:
         """Fill this with the next bytes, or raise EOFError."""
-        raise NotImplementedError
 
 
 class Channel(Codec):
