@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from statistics import fmean, stdev
 from typing import Any
 
@@ -16,6 +17,7 @@ from benchmarks.common import RESULTS, save, say, show
 from heroes import recipes, run
 from heroes.engines.processes import cores
 from heroes.errors import TrainingError
+from heroes.messages import RoundRecord
 from heroes.report.style import as_bytes, dress, legend, new_figure
 
 SEEDS = (0, 1, 2)
@@ -85,12 +87,14 @@ def _all(jobs: Mapping[str, Case], quick: bool) -> dict[str, float]:
 
 def _accuracy(changes: dict[str, Any]) -> float:
     common = {"federation.rounds": 40, "engine.name": "in_process", "evaluation.every": 5, "evaluation.every_width": False}
-    try:
-        finished = run(recipes.digits().changed(common | changes))
-    except TrainingError:  # the model was driven out of the numbers there are: it knows nothing
-        return 0.1
-    scored = [record.accuracy for record in finished.records if record.accuracy is not None]
-    return fmean(scored[-3:])
+    scored: list[float] = []
+
+    def note(record: RoundRecord) -> None:
+        scored.extend([] if record.accuracy is None else [record.accuracy])
+
+    with suppress(TrainingError):  # driven out of the numbers there are: what was measured until then counts
+        run(recipes.digits().changed(common | changes), on_round=note)
+    return fmean(scored[-3:]) if scored else 0.0
 
 
 def _show(title: str, found: Mapping[str, Sequence[float]], clean: float) -> None:

@@ -150,7 +150,7 @@ def test_infinite_tensors_are_kept_out_too():
 WORDS = ("smoothness", "variance", "gradient", "lipschitz")
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0, "much"])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0, 10**400, "much"])
 def test_estimates_that_cannot_be_are_dropped_and_the_update_is_not(bad):
     wrong = replace(answer(0), estimates=Estimates(bad, bad, 0.25, bad, 0.5))
     pairs, pairing = pair([0], [wrong])
