@@ -69,7 +69,8 @@ def mid_run(max_width: int) -> tuple[Heroes, ServerState[HeroesMemory]]:
 def all_widths(strategy: Heroes, cohort: Cohort) -> Cohort:
     """The same clients with speeds at which every width is the widest that some can afford."""
     widths = seeds.stream(0, "widths").permutation(np.arange(len(cohort)) % strategy.family.max_width)
-    return replace(cohort, speed=1.01 * strategy.costs.step_flops[widths] / strategy.step_limit)
+    limit = strategy.costs.probe_flops[-1] / cohort.fastest
+    return replace(cohort, speed=1.01 * strategy.costs.step_flops[widths] / limit)
 
 
 def _assigning(strategy: Heroes, state: ServerState[HeroesMemory], cohort: Cohort, calls: int) -> Callable[[], float]:

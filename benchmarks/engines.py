@@ -126,7 +126,7 @@ def _flower_length(task: Task, update: Update, bits: int) -> int:
     """As Flower's messages are made for both ways, from header to tensors."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
-    from heroes.engines.flower import arrays_of, content, order_of
+    from heroes.engines.flower.messages import arrays_of, content, order_of
 
     down = pack_tensors(task.tensors, bits) if bits < 32 else task.tensors
     got = unpack_tensors(pack_tensors(task.tensors, bits)) if bits < 32 else task.tensors

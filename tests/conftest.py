@@ -19,6 +19,7 @@ from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
 from heroes.engines.in_process import InProcessEngine
 from heroes.exchange import Feedback
+from heroes.federation import Federation
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.costs import Costs
 from heroes.fleet.devices import FLEETS, Fleet
@@ -26,7 +27,7 @@ from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Assignment, Cohort, Estimates, Plan, RoundRecord, Selection, ServerState, Update
 from heroes.models.family import Family
 from heroes.pacing import Limits
-from heroes.rounds import Federation, run_round
+from heroes.rounds import run_round
 from heroes.schedule import LearningRate
 from heroes.strategies.adp import Adp
 from heroes.strategies.fedavg import FedAvg
@@ -134,7 +135,7 @@ class World:
         """Clients 10, 11, ... of these speeds on equal links."""
         count = len(speeds)
         clients, devices = np.arange(10, 10 + count), ("board",) * count
-        return Cohort(clients, devices, np.array(speeds), np.full(count, upload), np.full(count, download))
+        return Cohort(clients, devices, np.array(speeds), np.full(count, upload), np.full(count, download), max(speeds))
 
     def answers(
         self, plan: Plan, strategy: Scheme, state: ServerState[Any], values: list[float] | None = None

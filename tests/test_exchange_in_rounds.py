@@ -15,10 +15,11 @@ from heroes.assemble import assemble, stop_rule
 from heroes.data import Examples, FederatedData
 from heroes.engines.in_process import FunctionEngine, InProcessEngine
 from heroes.exchange import pack_tensors, pack_update, pack_with_feedback, tensors_bytes, unpack_tensors, unpack_update
+from heroes.federation import Stop
 from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Estimates, Lost, Update
 from heroes.recipes import digits
-from heroes.rounds import Stop, as_sent, make_task, run, run_round
+from heroes.rounds import as_sent, make_task, run, run_round
 from heroes.submodels import cut_out, cut_shapes
 
 SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]

@@ -12,10 +12,11 @@ import heroes
 from heroes.engines.faulty import FaultyEngine, spoilt
 from heroes.engines.in_process import FunctionEngine
 from heroes.errors import TrainingError
+from heroes.federation import Policy, Stop
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.faults import Faults
 from heroes.messages import Estimates, Update
-from heroes.rounds import Policy, Stop, as_sent, make_task, run, run_round, until_awake
+from heroes.rounds import as_sent, make_task, run, run_round, until_awake
 from heroes.sections import SCHEMES
 
 BAD_DAY = {

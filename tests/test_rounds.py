@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from heroes.engines.in_process import FunctionEngine
+from heroes.federation import Policy, Stop
 from heroes.fleet.clock import FixedClock
 from heroes.messages import Estimates, Facts, Lost, RoundRecord, Score, Update
-from heroes.rounds import Policy, Stop, run, run_round
+from heroes.rounds import run, run_round
 
 ENTRY = RoundRecord(
     round=5,

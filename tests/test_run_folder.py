@@ -1,6 +1,8 @@
 """A run folder holds what a run earned, whole, and is never overwritten by accident."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from heroes.config import parse, to_toml
 from heroes.errors import RunFolderError
 from heroes.messages import RoundRecord
 from heroes.report import read_config, read_records
-from heroes.run_folder import CHECKPOINTS, FILES, RunFolder
+from heroes.run_folder import CHECKPOINTS, FILES, LOCK, RunFolder, held
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> heroes.Run:
 
 def test_a_run_leaves_its_four_files_and_its_last_checkpoints(finished: heroes.Run) -> None:
     assert finished.folder is not None
-    assert sorted(path.name for path in finished.folder.iterdir()) == sorted([*FILES, CHECKPOINTS])
+    assert sorted(path.name for path in finished.folder.iterdir()) == sorted([*FILES, CHECKPOINTS, LOCK])
     assert len(list((finished.folder / CHECKPOINTS).iterdir())) == 2
 
 
@@ -85,3 +87,31 @@ def test_an_interrupted_run_keeps_its_rounds_and_its_model(tmp_path: Path) -> No
         heroes.run(heroes.recipes.digits(rounds=9), out=tmp_path, on_round=stop_after_two)
     assert len(read_records(tmp_path).rows) == 2
     assert load_file(tmp_path / "model.safetensors")
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from heroes.run_folder import held
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_two_processes_do_not_write_into_one_folder_and_the_lock_goes_with_its_holder(tmp_path: Path) -> None:
+    config = heroes.recipes.digits(rounds=1)
+    first = heroes.run(config, out=tmp_path)
+    before = (tmp_path / "records.jsonl").read_bytes()
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(RunFolderError, match="another process writes a run into"):
+            heroes.run(config, out=tmp_path, overwrite=True)
+        with pytest.raises(RunFolderError, match="another process writes a run into"):
+            heroes.resume(tmp_path, {"federation.rounds": 2})
+        assert (tmp_path / "records.jsonl").read_bytes() == before
+        holder.kill()
+        with held(tmp_path, patience=10):
+            pass
+    assert heroes.resume(tmp_path, {"federation.rounds": 2}).records[0].seconds == first.records[0].seconds

@@ -26,10 +26,9 @@ class Device:
     name: str
     share: float  # of one core
     megabits: float  # a second, each way
-    sleep: float  # seconds before it answers, where the share of a core cannot be set
 
 
-DEVICES = (Device("fast", 1.0, 50.0, 0.0), Device("middle", 0.5, 10.0, 2.0), Device("slow", 0.25, 4.0, 6.0))
+DEVICES = (Device("fast", 1.0, 50.0), Device("middle", 0.5, 10.0), Device("slow", 0.25, 4.0))
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,11 @@ class Means:
 
     def lines(self) -> list[str]:
         """What is used, for people."""
-        kinds = {"v2": "cgroup v2 cpu.max", "v1": "cgroup v1 cpu.cfs_quota_us", None: "declared sleeps (no writable cpu cgroup)"}
+        kinds = {
+            "v2": "cgroup v2 cpu.max",
+            "v1": "cgroup v1 cpu.cfs_quota_us",
+            None: "declared sleeps after training (no writable cpu cgroup)",
+        }
         pinned = "taskset" if self.affinity else "not set (no taskset)"
         shaped = "tc htb on the loopback of an own network namespace" if self.network else "not shaped (no root, tc or unshare)"
         return [f"share of a core: {kinds[self.groups]}", f"affinity: {pinned}", f"network: {shaped}"]
@@ -89,11 +92,11 @@ def limits(devices: Sequence[Device], means: Means) -> Iterator[list[list[str]]]
     """The words to put before each node's command. Control groups are removed at the end: their processes must have ended."""
     made: list[Path] = []
     try:
-        words = []
+        words, cores = [], share_cores(devices)
         for number, device in enumerate(devices):
             if means.groups:
                 made.append(_make_group(f"heroes-{os.getpid()}-{number}", device.share, means.groups))
-            words.append([*_pinned(number, means), *(_joining(made[-1]) if means.groups else [])])
+            words.append([*_pinned(cores[number], means), *(_joining(made[-1]) if means.groups else [])])
         yield words
     finally:
         for folder in made:
@@ -149,9 +152,18 @@ def _joining(folder: Path) -> list[str]:
     return ["sh", "-c", f'echo $$ > "{folder}/cgroup.procs" && exec "$@"', "sh"]
 
 
-def _pinned(number: int, means: Means) -> list[str]:
-    cores = sorted(os.sched_getaffinity(0))
-    return ["taskset", "-c", str(cores[number % len(cores)])] if means.affinity else []
+def share_cores(devices: Sequence[Device]) -> list[int]:
+    """A core for every device, so that those on one core want as little of it together as can be."""
+    wanted = dict.fromkeys(sorted(os.sched_getaffinity(0)), 0.0)
+    chosen = [0] * len(devices)
+    for number, device in sorted(enumerate(devices), key=lambda pair: -pair[1].share):
+        chosen[number] = min(wanted, key=lambda core: wanted[core])
+        wanted[chosen[number]] += device.share
+    return chosen
+
+
+def _pinned(core: int, means: Means) -> list[str]:
+    return ["taskset", "-c", str(core)] if means.affinity else []
 
 
 def _works(command: list[str]) -> bool:

@@ -24,6 +24,7 @@ from heroes.engines.mpi import MpiEngine
 from heroes.engines.processes import ProcessEngine
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.exchange import Feedback, tensors_bytes
+from heroes.federation import Federation, Policy, Stop
 from heroes.fleet import (
     FLEETS,
     Costs,
@@ -42,7 +43,6 @@ from heroes.models import MODELS
 from heroes.models.family import Build, Family
 from heroes.pacing import Limits
 from heroes.privacy import Privacy
-from heroes.rounds import Federation, Policy, Stop
 from heroes.schedule import LearningRate
 from heroes.sections import AdpConfig, FaultsConfig, FedAvgConfig, FlancConfig, HeroesConfig, HeteroFLConfig
 from heroes.strategies.adp import Adp
@@ -63,8 +63,8 @@ def assemble(
     trainer, chosen = at_clients(config, model, data, progress)
     family = trainer.family
     with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
-        costs, dense_flops = measure_costs(config, family, chosen.train)
-    strategy = scheme(config, family, costs, dense_flops / drawn.fastest)
+        costs = measure_costs(config, family, chosen.train)
+    strategy = scheme(config, family, costs)
     troubled = config.faults != FaultsConfig()
     faults = Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
     server = config.server
@@ -207,8 +207,8 @@ def probes(config: Config) -> int:
     return 1 if isinstance(config.strategy, AdpConfig) else 0
 
 
-def measure_costs(config: Config, family: Family, train: Examples) -> tuple[Costs, int]:
-    """What each width costs under the configured scheme, and the FLOPs of a step of the dense full-width model."""
+def measure_costs(config: Config, family: Family, train: Examples) -> Costs:
+    """What each width costs under the configured scheme."""
     composed = config.strategy.name in COMPOSED
     batch = np.arange(config.training.batch_size) % len(train)
     inputs, targets = train.batch(batch, torch.device("cpu"))
@@ -226,10 +226,10 @@ def measure_costs(config: Config, family: Family, train: Examples) -> tuple[Cost
     if config.strategy.name == "adp":
         up = up + np.array([tensors_bytes(of_width, 32) for of_width in shapes])  # the gradient travels too, as it is
     down = np.array([tensors_bytes(of_width, config.exchange.down_bits) for of_width in shapes])
-    return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down), dense[-1]
+    return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down)
 
 
-def scheme(config: Config, family: Family, costs: Costs, auto_limit: float) -> Strategy[Any]:
+def scheme(config: Config, family: Family, costs: Costs) -> Strategy[Any]:
     """The scheme from its section of the configuration."""
     s, t, f = config.strategy, config.training, config.federation
     combine = overlay(config.robust.combine, config.robust.trim)
@@ -239,7 +239,7 @@ def scheme(config: Config, family: Family, costs: Costs, auto_limit: float) -> S
         return FedAvg(family, costs, rate, s.tau, download, combine)
     if isinstance(s, AdpConfig):
         return Adp(family, costs, rate, f.rounds, s.tau_first, s.tau_max, s.phi, f.time_budget, download, combine)
-    limit = auto_limit if s.step_limit == "auto" else s.step_limit
+    limit = None if s.step_limit == "auto" else s.step_limit
     if isinstance(s, HeteroFLConfig):
         return HeteroFL(family, costs, rate, s.tau, limit, s.label_split, download, combine)
     if isinstance(s, FlancConfig):

@@ -5,8 +5,8 @@ Anything with these methods plugs in; nothing here needs to be subclassed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -85,10 +85,14 @@ class Elsewhere(Protocol):
 
 @dataclass(frozen=True)
 class Timing:
-    """What a round took: T, and in plan order when the server heard of each client, at the latest at the end."""
+    """What a round took: T, and in plan order when the server heard of each client, at the latest at the end.
+
+    `spent` is how long clients computed and how long things travelled, in seconds, where that was measured.
+    """
 
     duration: float
     finished: Floats
+    spent: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def waiting(self) -> Floats:

@@ -8,48 +8,99 @@ from __future__ import annotations
 
 import logging
 import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from flwr.app import Context
+from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from heroes.config import Config, load
+from heroes.assemble import at_clients
+from heroes.config import Config, load, parse
+from heroes.data import Examples, FederatedData, WholeShares
 from heroes.engines import flower
 from heroes.errors import ConfigError, HeroesError
+from heroes.local_training import Trainer
 from heroes.messages import RoundRecord
+from heroes.models.family import Build
 from heroes.recipes import recipe
+from heroes.run_folder import held
 from heroes.running import Run, prepare, resume, run
 
+Data = Callable[[int | None], Examples]
+_PATIENCE = 120.0  # seconds
 log = logging.getLogger("flwr")  # what Flower streams to whoever started the run
-client_app = flower.client_app(prepare)
-server_app = ServerApp()
 
 
-@server_app.main()
-def main(grid: Grid, context: Context) -> None:
-    """Lead a run, or go on with the one that the folder holds."""
-    try:
-        with flower.using(grid):
-            lead(dict(context.run_config))
-    except HeroesError as error:
-        log.error("heroes: %s", error)
-        raise
+@dataclass(frozen=True)
+class Parts:
+    """A model and data of your own for an app; what is not given is as the configuration names it.
+
+    `model` is `build(width) -> nn.Module`. `data(client)` gives the training examples of a client and is called on its node;
+    `data(None)` gives the test examples, on the server. With data of your own and a named model, say how many classes there are.
+    """
+
+    model: Build | None = None
+    data: Data | None = None
+    classes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.model is None and self.classes is None:
+            raise ConfigError("data of your own needs a model of your own, or classes=...: a node may not have seen them all")
+
+    def server_app(self) -> ServerApp:
+        """What leads."""
+        app = ServerApp()
+
+        @app.main()
+        def main(grid: Grid, context: Context) -> None:
+            try:
+                with flower.using(grid):
+                    lead(dict(context.run_config), self)
+            except HeroesError as error:
+                log.error("heroes: %s", error)
+                raise
+
+        return app
+
+    def client_app(self) -> ClientApp:
+        """What trains."""
+        return flower.client_app(prepare if self == Parts() else lru_cache(maxsize=2)(self._prepare))
+
+    def here(self, config: Config, client: int | None) -> FederatedData | None:
+        """Data of your own on this machine: a client's, or the server's, which has test examples only."""
+        if self.data is None:
+            return None
+        found = self.data(client)
+        if not isinstance(found, Examples):
+            raise ConfigError(f"data({client}) gave a {type(found).__name__}; it should give heroes.Examples")
+        return FederatedData(found, found, WholeShares(config.federation.clients, len(found)), self.classes)
+
+    def _prepare(self, text: str, client: int) -> tuple[Trainer, FederatedData]:
+        config = parse(tomllib.loads(text))
+        return at_clients(config, self.model, self.here(config, client))
 
 
-def lead(settings: dict[str, Any]) -> Run:
-    """Train as the run configuration says."""
+def lead(settings: dict[str, Any], own: Parts) -> Run:
+    """Train as the run configuration says, or go on with the run that the folder holds."""
     folder = Path(str(settings.get("out", "runs/flower")))
     changes = {"engine.name": "flower"}
     if settings.get("rounds"):
         changes["federation.rounds"] = settings["rounds"]
     log.info("heroes: the run folder is %s", folder.absolute())
+    with held(folder, _PATIENCE):  # the ServerApp of a SuperLink that was killed may not have noticed yet
+        pass
+    config = configured(settings).changed(changes)
+    given: dict[str, Any] = {"model": own.model, "data": own.here(config, None), "on_round": _told, "on_progress": _noted}
     records = folder / "records.jsonl"
     if records.is_file() and records.stat().st_size:
-        finished = resume(folder, changes, on_round=_told, on_progress=_noted)
+        finished = resume(folder, changes, **given)
     else:  # a run that ended before its first round has nothing to lose
-        config = configured(settings).changed(changes)
-        finished = run(config, out=folder, overwrite=True, on_round=_told, on_progress=_noted)
+        finished = run(config, out=folder, overwrite=True, **given)
     log.info("heroes: done")
     return finished
 
@@ -72,3 +123,7 @@ def _told(record: RoundRecord) -> None:
 def _noted(what: str, done: int, total: int | None) -> None:
     if not total:
         log.info("heroes: %s", what)
+
+
+server_app = Parts().server_app()
+client_app = Parts().client_app()

@@ -32,6 +32,7 @@ class Cohort:
     speed: Floats  # FLOP/s of this round
     upload: Floats  # bytes per second
     download: Floats  # bytes per second
+    fastest: float  # FLOP/s of the fastest device that there is, in the cohort or not
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -156,6 +157,7 @@ class ServerState(Generic[Memory]):
     bytes_up: int = 0
     bytes_down: int = 0
     residuals: Mapping[int, Tensors] = field(default_factory=dict)  # what rounding left out of clients' uploads
+    measured: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # FLOP/s and bytes/s of real clients, as known
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class ClientRecord:
     groups: tuple[int, ...]
     blocks: tuple[int, ...]
     tau: int
-    compute_seconds: float
+    compute_seconds: float  # by the wall clock as measured, else, and for a client that was not in, as planned
     transfer_seconds: float
     waiting: float
     bytes_up: int

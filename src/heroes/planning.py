@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from heroes.fleet.costs import Costs
 from heroes.messages import Assignment, Cohort, Floats, Integers, Plan, Selection
+from heroes.pacing import affordable_widths
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,14 @@ class Load:
     @property
     def nu(self) -> Floats:
         return self.transfer + self.probing
+
+
+def widths_afforded(cohort: Cohort, costs: Costs, step_limit: float | None) -> Integers:
+    """For every client the largest width whose step keeps to the limit: by default to what a step of the dense complete model
+    takes on the fastest device.
+    """
+    limit = float(costs.probe_flops[-1]) / cohort.fastest if step_limit is None else step_limit
+    return affordable_widths(costs.step_flops, cohort.speed, limit)
 
 
 def load_of(cohort: Cohort, widths: Integers, costs: Costs, *, probes: int = 0, count_download: bool = True) -> Load:

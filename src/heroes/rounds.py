@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 
 from heroes import seeds
-from heroes.contracts import Clock, Engine, Strategy, Timing
 from heroes.defence import Defence
 from heroes.errors import TrainingError
-from heroes.exchange import Feedback, pack_tensors, unpack_tensors
+from heroes.exchange import pack_tensors, unpack_tensors
+from heroes.federation import Federation, Stop
 from heroes.fleet.devices import Fleet
-from heroes.fleet.faults import Faults, Mask
+from heroes.fleet.faults import Mask
 from heroes.fleet.wall import MeasuredFleet
 from heroes.messages import (
     Abandoned,
     Assignment,
-    ClientRecord,
-    Facts,
     Integers,
     Lost,
     Plan,
@@ -35,112 +32,14 @@ from heroes.messages import (
     Tensors,
     Update,
 )
-from heroes.models.family import Family
 from heroes.pairing import Expected, Pairing
-from heroes.privacy import Privacy
-from heroes.submodels import Cut, cut_out, cut_shapes
+from heroes.recording import Attempt, given_up, record
+from heroes.submodels import cut_out, cut_shapes
 
 M = TypeVar("M")
 Sent = Callable[[Selection], Tensors]
 _DAY = 96  # times a day at which the server looks who is awake
 _SLICES = 8  # kept during a round; the same slice is cut anew when more others came between
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When to stop: whichever comes first."""
-
-    rounds: int
-    seconds: float | None = None
-    traffic: int | None = None
-    accuracy: float | None = None
-    loss: float | None = None
-
-    def reason(self, record: RoundRecord) -> str | None:
-        """Why the run ends with this round, or None."""
-        if self.accuracy is not None and record.accuracy is not None and record.accuracy >= self.accuracy:
-            return "target accuracy"
-        if self.loss is not None and record.loss is not None and record.loss <= self.loss:
-            return "target loss"
-        if self.seconds is not None and record.seconds >= self.seconds:
-            return "time budget"
-        if self.traffic is not None and record.traffic >= self.traffic:
-            return "traffic budget"
-        return "rounds" if record.round >= self.rounds else None
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What the server does when clients are missing: see `heroes.sections.ServerConfig`."""
-
-    at_least: int = 1
-    attempts: int = 5
-    oversample: float = 1.0
-
-
-@dataclass(frozen=True)
-class Federation:
-    """All that takes part in a run: the three ports, the fleet and the model family."""
-
-    strategy: Strategy[Any]
-    engine: Engine
-    clock: Clock
-    fleet: Fleet | MeasuredFleet
-    cohort: int
-    seed: int
-    family: Family
-    down_bits: int = 32
-    feedback: Feedback | None = None  # where clients' rounding residuals are kept in a simulation
-    faults: Faults | None = None
-    policy: Policy = field(default_factory=Policy)
-    defence: Defence = field(default_factory=Defence)
-    privacy: Privacy | None = None
-    present: Callable[[], Mask | None] = lambda: None  # which clients can be asked at all; None is everybody
-
-    def score(self, state: ServerState[Any], width: int) -> Callable[[], Score]:
-        """Begin to test the model of this width; call what is returned for how good it is."""
-        return self.engine.score(cut_out(state.tensors, self.strategy.cut(self.strategy.serve(width))), width)
-
-    def cut(self, assignment: Assignment) -> Cut:
-        """Where the tensors of a client lie in the global ones."""
-        return self.strategy.cut(assignment.selection)
-
-
-@dataclass(frozen=True)
-class Attempt(Generic[M]):
-    """A round as it was tried: `after` is the state that it would lead to."""
-
-    plan: Plan
-    answers: Pairing
-    after: ServerState[M]
-    facts: Facts
-    timing: Timing
-
-    @cached_property
-    def arrived(self) -> set[int]:
-        """The clients that sent something, whether it counted or not."""
-        return {*self.answers.answered, *(lost.client for lost in self.answers.lost if lost.arrived)}
-
-    @property
-    def bytes_up(self) -> int:
-        return sum(a.bytes_up for a in self.plan.assignments if a.client in self.arrived)
-
-    @property
-    def bytes_down(self) -> int:
-        return sum(a.bytes_down for a in self.plan.assignments)
-
-    def abandoned(self) -> Abandoned:
-        clients = tuple(a.client for a in self.plan.assignments)
-        return Abandoned(self.timing.duration, self.bytes_up, self.bytes_down, clients, tuple(self.answers.lost))
-
-    def charged(self, state: ServerState[M]) -> ServerState[M]:
-        """The state with the attempt's time and traffic spent."""
-        return replace(
-            state,
-            seconds=state.seconds + self.timing.duration,
-            bytes_up=state.bytes_up + self.bytes_up,
-            bytes_down=state.bytes_down + self.bytes_down,
-        )
 
 
 def sample(
@@ -168,7 +67,7 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
         state = tried.charged(state)
         if f.feedback is not None:
             f.feedback.restore(state.residuals)
-    raise TrainingError(_given_up(f, state.round + 1, abandoned))
+    raise TrainingError(given_up(f, state.round + 1, abandoned))
 
 
 def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
@@ -188,6 +87,8 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
         after = replace(after, tensors=f.privacy.noised(after.tensors, held, after.round))
     if f.feedback is not None:
         after = replace(after, residuals=dict(f.feedback.kept))
+    if isinstance(f.fleet, MeasuredFleet):
+        after = replace(after, measured=f.fleet.known)
     return Attempt(plan, answers, after, facts, f.clock.elapse(plan.assignments, wanted))
 
 
@@ -273,72 +174,6 @@ def screen(
     return defence.screen(updates, state.tensors, f.cut, answers.refuse)
 
 
-def record(f: Federation, tried: Attempt[M], abandoned: Sequence[Abandoned], idle: float) -> tuple[ServerState[M], RoundRecord]:
-    """Add the round's time and traffic to the state, and write the round down."""
-    plan, answers, timing = tried.plan, tried.answers, tried.timing
-    state = tried.charged(tried.after)
-    losses = [loss for _, loss in answers.answered.values() if loss is not None]
-    waited = [float(w) for a, w in zip(plan.assignments, timing.waiting, strict=True) if a.client in tried.arrived]
-    lost = [*answers.lost, *(one for before in abandoned for one in before.missing)]
-    return state, RoundRecord(
-        round=state.round,
-        seconds=state.seconds,
-        duration=timing.duration,
-        waiting=float(np.mean(waited)) if waited else 0.0,
-        bytes_up=tried.bytes_up,
-        bytes_down=tried.bytes_down,
-        traffic=state.bytes_up + state.bytes_down,
-        learning_rate=plan.assignments[0].learning_rate,
-        loss=float(np.mean(losses)) if losses else None,
-        tau_star=plan.tau_star,
-        rounds_left=plan.rounds_left,
-        rule=plan.rule,
-        deadline=plan.deadline,
-        threshold_unreachable=plan.threshold_unreachable,
-        facts=replace(tried.facts, reducing_errors=None),  # each client's stands with the client
-        missing=tuple(answers.lost),
-        clients=tuple(_client(n, a, tried) for n, a in enumerate(plan.assignments)),
-        lost=dict(sorted(Counter(one.cause for one in lost).items())),
-        abandoned=tuple(abandoned),
-        idle=idle,
-        clock=f.clock.name,
-        epsilon=None if f.privacy is None else f.privacy.epsilon(state.round),
-    )
-
-
-def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
-    samples, loss = tried.answers.answered.get(a.client, (None, None))
-    came = a.client in tried.arrived
-    return ClientRecord(
-        client=a.client,
-        device=a.device,
-        width=a.selection.width,
-        groups=a.selection.groups,
-        blocks=a.selection.blocks,
-        tau=a.tau,
-        compute_seconds=a.compute_seconds,
-        transfer_seconds=a.transfer_seconds,
-        waiting=float(tried.timing.waiting[n]) if came else 0.0,
-        bytes_up=a.bytes_up if came else 0,
-        bytes_down=a.bytes_down,
-        straggler=a.straggler,
-        loss=loss,
-        samples=samples,
-        reducing_error=tried.facts.reducing_errors[n] if tried.facts.reducing_errors else None,
-    )
-
-
-def _given_up(f: Federation, number: int, abandoned: Sequence[Abandoned]) -> str:
-    last = abandoned[-1]
-    first, missing = last.missing[0], len({lost.client for lost in last.missing})
-    diverged = any(lost.cause == "finite" for lost in last.missing)
-    hint = "; a smaller training.learning_rate or a training.clip may help" if diverged else ""
-    return (
-        f"round {number} was begun {len(abandoned)} times and never had the {f.policy.at_least} updates it needs: the last time "
-        f"{missing} of {len(last.clients)} clients were missing, for example client {first.client}: {first.reason}{hint}"
-    )
-
-
 def begin(f: Federation) -> ServerState[Any]:
     """The state before the first round."""
     return f.strategy.begin(seeds.number(f.seed, "model"))
@@ -358,6 +193,8 @@ def run(
     state = begin(f) if after is None else after
     if f.feedback is not None:
         f.feedback.restore(state.residuals)
+    if isinstance(f.fleet, MeasuredFleet):
+        f.fleet.restore(state.measured)
     complete = f.strategy.widths[-1]
     held: tuple[ServerState[Any], RoundRecord, Callable[[], Score]] | None = None
     while True:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from safetensors.torch import save
 from torch import Tensor
@@ -18,7 +20,11 @@ from heroes import checkpoints
 from heroes.errors import RunFolderError
 from heroes.messages import RoundRecord, ServerState, plain
 
+if sys.platform != "win32":
+    import fcntl
+
 CHECKPOINTS = "checkpoints"
+LOCK = ".lock"
 FILES = ("config.toml", "records.jsonl", "model.safetensors", "environment.json")
 
 
@@ -44,7 +50,7 @@ class RunFolder:
             (path / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n", encoding="utf-8")
             self._records = (path / "records.jsonl").open("a", encoding="utf-8")
         except OSError as error:
-            raise RunFolderError(f"cannot write to {str(path)!r}: {error.strerror}; choose a folder you may write to") from None
+            raise _unwritable(path, error) from None
 
     @property
     def checkpoints(self) -> Path:
@@ -79,6 +85,44 @@ class RunFolder:
             yield
         except OSError as error:
             raise RunFolderError(f"cannot write to {str(self.path)!r}: {error.strerror}; {comfort}") from None
+
+
+@contextmanager
+def held(path: Path, patience: float = 0.0) -> Iterator[None]:
+    """No other process writes a run into this folder meanwhile. An error if one does, and does not end in so many seconds.
+
+    The lock goes with the process, however that ends, and is not inherited by those that it starts.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file = (path / LOCK).open("a+b")
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    with file:
+        deadline = time.monotonic() + patience
+        while not _taken(file):
+            if time.monotonic() > deadline:
+                raise RunFolderError(
+                    f"another process writes a run into {str(path)!r}: wait until it has ended, or choose another folder"
+                )
+            time.sleep(0.1)
+        yield
+
+
+def _taken(file: IO[bytes]) -> bool:
+    """Lock a file, if nobody else has; where files cannot be locked, nothing can be known."""
+    if sys.platform != "win32":
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:  # some network file systems
+            return True
+    return True
+
+
+def _unwritable(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"cannot write to {str(path)!r}: {error.strerror}; choose a folder you may write to")
 
 
 def _keep_rounds(records: Path, rounds: int) -> None:

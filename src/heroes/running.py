@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,13 +28,14 @@ from heroes.engines.faulty import behind
 from heroes.engines.in_process import InProcessEngine
 from heroes.engines.processes import cores
 from heroes.errors import ConfigError, DataError, RunFolderError
+from heroes.federation import Federation
 from heroes.local_training import Trainer
 from heroes.messages import RoundRecord, ServerState, Tensors, plain
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
 from heroes.report.summary import Summary
-from heroes.rounds import Federation, begin
-from heroes.run_folder import CHECKPOINTS, RunFolder, refuse_taken
+from heroes.rounds import begin
+from heroes.run_folder import CHECKPOINTS, RunFolder, held, refuse_taken
 from heroes.submodels import cut_out
 from heroes.workers.keeping import write_model
 from heroes.workers.setup import Setup
@@ -98,8 +99,9 @@ def run(
             refuse_taken(Path(out), overwrite)  # before anything that takes long
         config = _named_honestly(config, model, data)
         federation = assemble(config, model, _shared(config, data), on_progress)
-        folder = RunFolder(Path(out), to_toml(config), overwrite=overwrite) if out is not None else None
-        return _train(federation, config, folder, on_round)
+        with closing(federation.engine), nullcontext() if out is None else held(Path(out)):  # the engine may take long to close
+            folder = None if out is None else RunFolder(Path(out), to_toml(config), overwrite=overwrite)
+            return _train(federation, config, folder, on_round)
 
 
 MAY_CHANGE = (
@@ -136,18 +138,18 @@ def resume(
         if (name == "own") != (part is not None):
             does = "was run with your own" if name == "own" else "was not run with your own"
             raise ConfigError(f"{str(path)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly")
-    with _led(config, model, data):
+    with _led(config, model, data), held(path):
         done = _records(path)
         federation = assemble(config, model, _shared(config, data), on_progress)
-        state = read_last(path / CHECKPOINTS, begin(federation))
-        stop = stop_rule(config)
-        if done and state.round == len(done) and (reason := stop.reason(done[-1])):
-            federation.engine.close()
-            raise ConfigError(
-                f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
-            )
-        kept = RunFolder(path, to_toml(config), after=state.round)
-        return _train(federation, config, kept, on_round, state)
+        with closing(federation.engine):
+            state = read_last(path / CHECKPOINTS, begin(federation))
+            stop = stop_rule(config)
+            if done and state.round == len(done) and (reason := stop.reason(done[-1])):
+                raise ConfigError(
+                    f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
+                )
+            kept = RunFolder(path, to_toml(config), after=state.round)
+            return _train(federation, config, kept, on_round, state)
 
 
 def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
@@ -193,27 +195,26 @@ def _train(
         every_width=evaluation.every_width,
         after=state,
     )
-    with closing(federation.engine):  # last of all: those who are told to leave may take a while
-        kept = _kept(config, federation)
-        try:
-            for step in steps:
-                with finishing_first():
-                    state, record = step
-                    if folder is None:
-                        records.append(record)
-                    else:
-                        folder.append(record)
-                        if every and (record.round % every == 0 or record.stopped):
-                            folder.checkpoint(state)
-                if on_round is not None:
-                    on_round(record)
-        finally:
-            if folder is not None:
-                if state is not None:
-                    folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
-                folder.close()
-        assert state is not None
-        _hand_out(federation, state, *kept)
+    kept = _kept(config, federation)
+    try:
+        for step in steps:
+            with finishing_first():
+                state, record = step
+                if folder is None:
+                    records.append(record)
+                else:
+                    folder.append(record)
+                    if every and (record.round % every == 0 or record.stopped):
+                        folder.checkpoint(state)
+            if on_round is not None:
+                on_round(record)
+    finally:
+        if folder is not None:
+            if state is not None:
+                folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
+            folder.close()
+    assert state is not None
+    _hand_out(federation, state, *kept)
     return Run(config, state, federation, folder.path if folder else None, tuple(records))
 
 
@@ -230,10 +231,15 @@ def serve(model: Build | None = None, data: OwnData | None = None) -> NoReturn:
     mpi.serve(service)
 
 
-def prepare(text: str) -> Setup:
-    """What a client somewhere else needs, from the server's configuration as text."""
-    config = parse(tomllib.loads(text))
-    return _setup(*at_clients(config), config)
+def prepare(text: str, client: int) -> tuple[Trainer, FederatedData]:
+    """What a client somewhere else trains with, from the server's configuration as text."""
+    return _prepared(text)
+
+
+@lru_cache(maxsize=2)
+def _prepared(text: str) -> tuple[Trainer, FederatedData]:
+    """Kept from one message to the next, for whichever clients this process has."""
+    return at_clients(parse(tomllib.loads(text)))
 
 
 def _setup(trainer: Trainer, data: FederatedData, config: Config) -> Setup:
@@ -252,10 +258,13 @@ def _led(config: Config, model: Build | None, data: OwnData | None) -> Iterator[
         with mpi.leading():
             yield
     elif config.engine.name == "flower":
-        if model is not None or data is not None:
-            raise ConfigError("engine.name is 'flower': nodes know models and data by their names only, not those of your own")
         from heroes.engines import flower  # loaded here, where it is needed
 
+        if not flower.linked() and (model is not None or data is not None):
+            raise ConfigError(
+                "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may have them "
+                "(heroes flower init DIR --own), and so has engine.name = 'processes'"
+            )
         with nullcontext() if flower.linked() else flower.simulated(config.federation.clients, prepare, _workers(config)):
             yield
     else:

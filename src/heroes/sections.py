@@ -38,7 +38,7 @@ class FederationConfig(Section):
     rounds: Whole = 40
     """stop after this many rounds"""
     time_budget: Positive | None = None
-    """stop after this many virtual seconds"""
+    """stop after this many seconds of the clock"""
     traffic_budget: Positive | None = None
     """stop after this many megabytes, both ways"""
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None

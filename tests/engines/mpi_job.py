@@ -23,8 +23,9 @@ from conftest import World, build_network  # type: ignore[import-not-found]
 from heroes.data import FederatedData
 from heroes.engines import mpi
 from heroes.engines.in_process import InProcessEngine
+from heroes.federation import Federation, Stop
 from heroes.messages import Task
-from heroes.rounds import Federation, Stop, run, run_round
+from heroes.rounds import run, run_round
 from heroes.submodels import cut_out
 from heroes.workers.setup import Setup
 

@@ -26,7 +26,8 @@ import heroes
 from heroes import flower_app
 from heroes.contracts import Elsewhere
 from heroes.engines import flower
-from heroes.engines.flower import FlowerEngine, arrays_of, client_app, content, order_of, tensors_of, values_of
+from heroes.engines.flower import FlowerEngine, client_app, engine
+from heroes.engines.flower.messages import arrays_of, content, order_of, tensors_of, values_of
 from heroes.errors import ConfigError, ExchangeError, TrainingError
 from heroes.exchange import pack_tensors, unpack_tensors
 from heroes.fleet.devices import FLEETS, Fleet
@@ -36,9 +37,9 @@ from heroes.models.cnn import build as build_cnn
 from heroes.models.family import Family
 from heroes.recipes import recipe
 from heroes.rounds import run_round
-from heroes.workers.setup import Setup
 
 SMALL = {"federation.clients": 8, "federation.cohort": 3, "federation.rounds": 2, "training.device": "cpu"}
+NOTHING = flower_app.Parts()  # of our own
 Answer = Callable[[Message], Message | None]
 
 
@@ -97,8 +98,7 @@ def tiny(world):
     def make(clients=6, cohort=6, joined=None, bits=(32, 32), wall=None, **changes):
         local = world.federation(clients=clients, cohort=cohort, up_bits=bits[0], down_bits=bits[1])
         trainer, data = local.engine.trainer, local.engine.data
-        setup = Setup(trainer.family, trainer.settings, trainer.device, data, 500)
-        grid = LocalGrid(client_app(lambda text: setup))
+        grid = LocalGrid(client_app(lambda text, client: (trainer, data)))
         for client in range(clients) if joined is None else joined:
             grid.join(100 + client, partition_id=client)
         wanted = {"config": "seed = 1", "wanted": clients, "least": 1, "down_bits": bits[1], "clock": wall} | changes
@@ -233,7 +233,7 @@ def test_nodes_that_are_nobody_are_left_out_and_of_two_the_later_is_believed(tin
 
 
 def test_too_few_nodes_are_waited_for_and_then_an_error(tiny, monkeypatch):
-    monkeypatch.setattr(flower, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "_QUIET_SECONDS", 0.0)
     told = []
     there, here, _ = tiny(joined=[0, 1], wait_seconds=0.2, progress=lambda *what: told.append(what[0]))
     with pytest.raises(TrainingError, match=r"too few nodes: 2 of 6 clients are there after 0\.2 seconds"):
@@ -301,6 +301,9 @@ def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_p
         assert {client.client for client in entry.clients} <= {0, 2, 3, 5}
         assert entry.clock == "wall"
         assert 0 < entry.duration < 60
+        assert all(0 < client.compute_seconds < entry.duration for client in entry.clients)
+    assert state.measured == fleet.known
+    assert set(fleet.known) <= {0, 2, 3, 5}
     assert "measured" in fleet.status(np.arange(6), 4).devices
     assert np.isfinite(fleet.status(np.arange(6), 4).speed).all()
 
@@ -328,8 +331,11 @@ def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
     fleet.note(1, flops=300.0, seconds=1.0, moved=50, transfer=10.0)
     assert fleet.status(np.array([0, 1]), 1).speed.tolist() == [200.0, 200.0]
     assert fleet.status(np.array([0, 1]), 1).upload.tolist() == [5.0, 5.0]
-    assert fleet.fastest == 200.0
+    assert fleet.fastest == fleet.status(np.array([0]), 1).fastest == 200.0
     assert len(fleet) == 4
+    later = MeasuredFleet(fleet.guess)
+    later.restore(fleet.known)
+    assert fleet.known == later.known == {1: (200.0, 5.0)}
 
 
 # the app
@@ -361,12 +367,12 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=2)
     nodes.join(12, partition_id=2, model_out=str(tmp_path / "two.safetensors"))
     settings = {"config": "config.toml", "out": str(tmp_path / "run"), "rounds": 2}
-    first = flower_app.lead(settings)
+    first = flower_app.lead(settings, NOTHING)
     assert [record.clock for record in first.records] == ["wall", "wall"]
     for name, width in (("one", 2), ("two", None)):
         kept = load_file(tmp_path / f"{name}.safetensors")
         assert all(torch.equal(kept[key], value) for key, value in first.model(width).state_dict().items())
-    more = flower_app.lead({**settings, "rounds": 3})
+    more = flower_app.lead({**settings, "rounds": 3}, NOTHING)
     assert [record.round for record in more.records] == [1, 2, 3]
     assert more.records[2].seconds > more.records[1].seconds == first.records[1].seconds
 
@@ -374,20 +380,20 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
 def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=9)
     with pytest.raises(TrainingError, match="client 1 wants width 9"):
-        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1})
+        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, NOTHING)
 
 
 def test_an_app_without_its_configuration_says_so(nodes, tmp_path):
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
-        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"})
+        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"}, NOTHING)
 
 
 # the command line
 
 
-def test_own_models_and_data_are_refused(world):
+def test_own_models_and_data_are_refused_in_the_simulation(world):
     config = recipe("digits", None).changed({**SMALL, "engine.name": "flower"})
-    with pytest.raises(ConfigError, match="by their names only"):
+    with pytest.raises(ConfigError, match="its simulation has no model or data of your own"):
         heroes.run(config, data=(world.examples(), world.examples()))
 
 

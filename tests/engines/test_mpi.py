@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 import heroes
-from heroes.engines import mpi
+from heroes.engines.mpi.world import world
 from heroes.errors import ConfigError
 
 MPIEXEC = [str(Path(sys.executable).with_name("mpiexec")), "--oversubscribe"]
@@ -138,7 +138,7 @@ def test_in_a_script_only_rank_0_goes_on_and_its_errors_do_not_hold_the_others(f
 
 def test_without_mpi4py_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    mpi._world.cache_clear()
+    world.cache_clear()
     with pytest.raises(ConfigError, match=r"pip install 'heroes-fl\[mpi\]'"):
         heroes.run(heroes.recipes.digits(rounds=1).changed({"engine.name": "mpi"}))
 

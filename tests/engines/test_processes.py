@@ -26,9 +26,10 @@ from heroes.data import FederatedData
 from heroes.engines.in_process import InProcessEngine
 from heroes.engines.processes import ProcessEngine
 from heroes.errors import ConfigError, TrainingError
+from heroes.federation import Federation, Policy, Stop
 from heroes.local_training import Trainer
 from heroes.messages import Lost, Task
-from heroes.rounds import Federation, Policy, Stop, run, run_round
+from heroes.rounds import run, run_round
 from heroes.submodels import cut_out
 
 SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]

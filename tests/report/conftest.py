@@ -58,6 +58,7 @@ def make_run(tmp_path: Path) -> Make:
         megabytes: float = 1.0,
         waiting: float = 1.0,
         tail: str = "",
+        clock: str | None = None,
         **settings: Any,
     ) -> Path:
         folder = tmp_path / name
@@ -70,6 +71,8 @@ def make_run(tmp_path: Path) -> Make:
             record(number, accuracy, seconds=seconds, megabytes=megabytes, waiting=waiting)
             for number, accuracy in enumerate(accuracies, 1)
         ]
+        if clock is not None:
+            rows = [row | {"clock": clock} for row in rows]
         if rows:
             rows[-1] |= {"stopped": "rounds", "accuracy_by_width": {"1": 0.25, "2": 0.5}}
         (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + tail)

@@ -42,7 +42,7 @@ def test_speed_up_and_traffic_saved_are_paired_by_seed(rivals: list[RunData]) ->
 
 def test_not_reached_is_said_and_never_filled_in(rivals: list[RunData]) -> None:
     found = compare(rivals, targets=[0.5, 0.99])
-    table = next(table for table in found.tables() if table.title.startswith("Virtual seconds"))
+    table = next(table for table in found.tables() if table.title.startswith("Seconds of virtual time"))
     assert table.header == ("scheme", "50 %", "99 %")
     assert table.rows[0] == ("heroes", "15.0 ± 7.1", "not reached")
     assert table.rows[2] == ("flanc", "40.0 (1 of 2 reached)", "not reached")
@@ -157,3 +157,14 @@ def test_round_marks_are_a_few_and_not_beyond(limit: float) -> None:
     marks = round_marks(limit)
     assert 3 <= len(marks) <= 6
     assert 0 < marks[0] < marks[-1] <= limit * (1 + 1e-6)
+
+
+def test_real_time_is_called_so_and_not_compared_with_virtual_time(make_run: Make) -> None:
+    real = [load_run(make_run(name, [0.4, 0.5], scheme=name, clock="wall")) for name in ("heroes", "fedavg")]
+    text = "\n".join(compare(real).lines())
+    assert "Seconds of wall time to reach an accuracy" in text
+    assert "wall s" in text
+    assert "virtual" not in text
+    virtual = load_run(make_run("virtual", [0.4, 0.5]))
+    with pytest.raises(HeroesError, match="runs in virtual and in wall time cannot be compared"):
+        compare([*real, virtual])

@@ -64,7 +64,13 @@ def read(path: Path) -> Reader:
 def test_the_page_holds_tables_figures_settings_and_provenance(rivals: list[RunData], tmp_path: Path) -> None:
     reader = read(write_page(rivals, tmp_path / "deep" / "report.html"))
     text = " ".join(reader.text)
-    for wanted in ("Virtual seconds to reach an accuracy", "mean of the others", "not reached", "What differs", "strategy.name"):
+    for wanted in (
+        "Seconds of virtual time to reach an accuracy",
+        "mean of the others",
+        "not reached",
+        "What differs",
+        "strategy.name",
+    ):
         assert wanted in text
     for wanted in ("Run folders", str(rivals[0].path), "Environment", "3.11.7", "data.gamma = 40.0"):
         assert wanted in text

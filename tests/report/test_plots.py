@@ -228,3 +228,13 @@ def test_without_matplotlib_one_sentence_says_what_to_install(rivals: list[RunDa
 def test_the_report_is_imported_without_matplotlib_and_without_torch() -> None:
     code = "import sys, heroes.report; sys.exit('matplotlib' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_axes_of_real_time_are_called_so(make_run: Make) -> None:
+    run = load_run(make_run("real", [0.4, 0.5], clock="wall"))
+    figures = [accuracy_against_time(group_runs([run])), round_timeline(run), resources_to_targets(compare([run]))]
+    assert [labels(figure)[0] for figure in figures if figure is not None] == [
+        ("wall time (s)", "test accuracy (%)"),
+        ("wall time in the round (s)", "client"),
+        ("target accuracy", "wall time (s)"),
+    ]

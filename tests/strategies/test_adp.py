@@ -10,9 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from heroes.federation import Stop
 from heroes.local_training import LocalSettings, Trainer, draw_batches
 from heroes.messages import Estimates, Facts, Selection, Task, Update
-from heroes.rounds import Stop, run, run_round
+from heroes.rounds import run, run_round
 from heroes.strategies.adp import AdpMemory, objective
 
 KNOWN = {"lipschitz": 2.0, "smoothness": 0.5, "divergence": 0.4}

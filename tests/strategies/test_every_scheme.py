@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from heroes.federation import Stop
 from heroes.fleet.devices import FLEETS, Fleet
-from heroes.rounds import Stop, run
+from heroes.rounds import run
 from heroes.submodels import cut_out
 
 SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes import seeds
+from heroes.federation import Stop
 from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Cohort, Estimates, Selection, Update
 from heroes.pacing import Limits
-from heroes.rounds import Stop, as_sent, make_task, run, run_round
+from heroes.rounds import as_sent, make_task, run, run_round
 from heroes.strategies.heroes import HeroesMemory, mean_estimates
 from heroes.submodels import cut_out
 
@@ -25,9 +26,8 @@ ESTIMATES = Estimates(loss=1.0, smoothness=0.5, variance=0.3, gradient=0.4)
 
 def cohort(speeds, upload=200e3, download=1e6):
     count = len(speeds)
-    return Cohort(
-        np.arange(10, 10 + count), ("board",) * count, np.array(speeds), np.full(count, upload), np.full(count, download)
-    )
+    links = np.full(count, upload), np.full(count, download)
+    return Cohort(np.arange(10, 10 + count), ("board",) * count, np.array(speeds), *links, fastest=max(speeds))
 
 
 MIXED = cohort([4e8, 1e8, 3.2e8, 2e8, 1.1e8])  # step seconds at widths 3, 1, 3, 2, 1

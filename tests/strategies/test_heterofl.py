@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heroes.federation import Stop
 from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Facts, Selection, Task
 from heroes.models.family import Family
-from heroes.rounds import Stop, run
+from heroes.rounds import run
 from heroes.submodels import cut_out
 
 

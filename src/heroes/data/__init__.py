@@ -5,7 +5,7 @@ from __future__ import annotations
 from heroes.data.datasets import DataOptions, Dataset, Progress, data_directory
 from heroes.data.digits import load_digits
 from heroes.data.downloading import Patience
-from heroes.data.examples import DrawnShares, Examples, FederatedData, Shares, from_dataset
+from heroes.data.examples import DrawnShares, Examples, FederatedData, Shares, WholeShares, from_dataset
 from heroes.data.fetching import Listing, get, listed
 from heroes.data.loading import DATASETS, load
 from heroes.data.partitions import PARTITIONS, SplitRequest
@@ -24,6 +24,7 @@ __all__ = [
     "Patience",
     "Progress",
     "Shares",
+    "WholeShares",
     "SplitRequest",
     "Verdict",
     "data_directory",

@@ -104,6 +104,20 @@ class DrawnShares:
         return np.concatenate([_some(self.by_class[c], count, rng) for c, count in enumerate(counts) if count])
 
 
+@dataclass(frozen=True)
+class WholeShares:
+    """Every client owns all the examples that are here: on a device that has its own and nobody else's."""
+
+    clients: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.clients
+
+    def __getitem__(self, client: int) -> Integers:
+        return np.arange(self.size)
+
+
 def _some(pool: Integers, count: int, rng: np.random.Generator) -> Integers:
     return pool[rng.choice(len(pool), count, replace=count > len(pool))]
 
@@ -114,10 +128,12 @@ class FederatedData:
 
     train: Examples
     test: Examples
-    shares: Shares | DrawnShares
+    shares: Shares | DrawnShares | WholeShares
     classes: int | None = None  # how many there are; None: as many as the labels show
 
     def __post_init__(self) -> None:
+        if isinstance(self.shares, WholeShares):
+            return
         source = self.shares.by_class if isinstance(self.shares, DrawnShares) else self.shares
         sizes = np.diff(source.starts)
         if (sizes < 1).any():

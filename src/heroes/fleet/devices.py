@@ -127,6 +127,7 @@ class Fleet:
             speed=speed,
             upload=upload * MEGABIT,
             download=download * MEGABIT,
+            fastest=self.fastest,
         )
 
     def _links(self, rng: np.random.Generator, classes: Classes) -> tuple[Floats, Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class WallClock:
         self._limit = float("inf")
         self._wanted = 0
         self._heard: dict[int, float] = {}
+        self._spent: dict[int, tuple[float, float]] = {}
 
     @property
     def name(self) -> str:
@@ -38,13 +39,15 @@ class WallClock:
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         """The round begins. Nobody can know who will not be in."""
-        self._begun, self._wanted, self._heard = time.monotonic(), wanted, {}
+        self._begun, self._wanted, self._heard, self._spent = time.monotonic(), wanted, {}, {}
         self._limit = closing_time(plan, self.deadline, self.deadline_factor)
         return ()
 
-    def hear(self, client: int) -> None:
-        """The answer of this client is in."""
+    def hear(self, client: int, spent: tuple[float, float] | None = None) -> None:
+        """The answer of this client is in; it may be known how long it computed and how long things travelled."""
         self._heard[client] = self.now
+        if spent is not None:
+            self._spent[client] = spent
 
     def over(self, client: int) -> Lost | None:
         """Why this client is no longer waited for, if the round is over."""
@@ -54,7 +57,7 @@ class WallClock:
 
     def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
         duration = self.now
-        return Timing(duration, np.array([self._heard.get(a.client, duration) for a in plan]))
+        return Timing(duration, np.array([self._heard.get(a.client, duration) for a in plan]), dict(self._spent))
 
 
 class MeasuredFleet:
@@ -79,6 +82,18 @@ class MeasuredFleet:
             before = means[client]
             means[client] = value if np.isnan(before) else (1 - _WEIGHT) * before + _WEIGHT * value
 
+    @property
+    def known(self) -> dict[int, tuple[float, float]]:
+        """FLOP/s and bytes/s of the clients that were measured, to be remembered."""
+        clients = np.flatnonzero(~np.isnan(self._speed)).tolist()
+        return {client: (float(self._speed[client]), float(self._link[client])) for client in clients}
+
+    def restore(self, known: Mapping[int, tuple[float, float]]) -> None:
+        """Go on with what was known."""
+        self._speed[:], self._link[:] = np.nan, np.nan
+        for client, (speed, link) in known.items():
+            self._speed[client], self._link[client] = speed, link
+
     def status(self, clients: Integers, round_number: int, attempt: int = 0) -> Cohort:
         """What the server knows of these clients."""
         guess = self.guess.status(clients, round_number, attempt)
@@ -88,6 +103,7 @@ class MeasuredFleet:
             speed=_known(self._speed, clients, guess.speed),
             upload=_known(self._link, clients, guess.upload),
             download=_known(self._link, clients, guess.download),
+            fastest=self.fastest,
         )
 
 

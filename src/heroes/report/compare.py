@@ -33,8 +33,8 @@ def compare(
 ) -> Comparison:
     """Compare runs of one task.
 
-    Targets are accuracies from 0 to 1, times virtual seconds, traffic megabytes; round numbers are chosen where they are
-    not given. Accuracy counts as the mean of the last `smooth` evaluations.
+    Targets are accuracies from 0 to 1, times seconds of the runs' clock, traffic megabytes; round numbers are chosen where
+    they are not given. Accuracy counts as the mean of the last `smooth` evaluations.
     """
     _refuse(runs, targets, times, traffic, smooth)
     groups = group_runs(runs)
@@ -67,6 +67,8 @@ def _refuse(
     if len(tasks) > 1:
         said = "; ".join(f"{task} ({', '.join(labels)})" for task, labels in sorted(tasks.items()))
         raise HeroesError(f"runs of different tasks cannot be compared: {said}")
+    if len(clocks := {run.clock for run in runs}) > 1:
+        raise HeroesError(f"runs in {' and in '.join(sorted(clocks))} time cannot be compared: their seconds are not the same")
     for target in targets or ():
         if not 0 < target <= 1:
             raise ConfigError(f"target accuracy is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 %")

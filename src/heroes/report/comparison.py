@@ -34,7 +34,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one task, compared. Times are virtual seconds, traffic megabytes both ways, accuracy from 0 to 1."""
+    """Runs of one task, compared. Times are seconds of the runs' clock, traffic megabytes both ways, accuracy from 0 to 1."""
 
     task: str
     groups: tuple[Group, ...]
@@ -46,6 +46,11 @@ class Comparison:
     def __post_init__(self) -> None:
         index = {(each.label, each.what, each.at, each.against): each.spread for each in self.measures}
         object.__setattr__(self, "_index", index)
+
+    @property
+    def clock(self) -> str:
+        """What seconds are: virtual, or wall."""
+        return self.groups[0].runs[0].clock
 
     def find(self, label: str, what: str, at: float | None = None, against: str = "") -> Spread | None:
         """One measure, None where it was not taken."""
@@ -131,11 +136,11 @@ class _Layout:
 _NOT_AFTER = "The last evaluation not after; a run that had ended by then is not measured."
 _PAIRED = "Runs with the same seed are paired; not reached: one of the two did not get there."
 _BY_PLACE = (
-    _Layout("seconds to accuracy", "Virtual seconds to reach an accuracy", _number),
+    _Layout("seconds to accuracy", "Seconds of {clock} time to reach an accuracy", _number),
     _Layout("traffic to accuracy", "Traffic to reach an accuracy (MB, both ways)", _number),
     _Layout("rounds to accuracy", "Rounds to reach an accuracy", _rounds),
     _Layout(
-        "accuracy at seconds", "Accuracy after virtual seconds", _percent, " %", "not measured", "{:,.6g} s".format, _NOT_AFTER
+        "accuracy at seconds", "Accuracy after {clock} seconds", _percent, " %", "not measured", "{:,.6g} s".format, _NOT_AFTER
     ),
     _Layout("accuracy at traffic", "Accuracy after traffic", _percent, " %", "not measured", "{:,.6g} MB".format, _NOT_AFTER),
     _Layout("accuracy at width", "Accuracy of the final model by width", _percent, " %", "not measured", "width {:g}".format),
@@ -144,7 +149,7 @@ _OVERVIEW = (
     _Layout("accuracy", "accuracy", _percent, " %", "not measured"),
     _Layout("best accuracy", "best", _percent, " %", "not measured"),
     _Layout("rounds", "rounds", _rounds),
-    _Layout("seconds", "virtual s", _number),
+    _Layout("seconds", "{clock} s", _number),
     _Layout("traffic", "traffic MB", _number),
     _Layout("waiting", "waiting s", _two_places),
     _Layout("epsilon", "epsilon", _two_places),  # only where there is one
@@ -169,7 +174,8 @@ def _overview(found: Comparison) -> Table:
     spread = "Mean ± standard deviation over seeds. " if several else ""
     smooth = f"Accuracy is the mean of the last {found.smooth} evaluations. " if found.smooth > 1 else ""
     note = f"{spread}{smooth}Waiting is the mean over rounds and clients."
-    return Table(f"Runs of {found.task}", ("scheme", "seeds", *(layout.title for layout in layouts)), tuple(rows), note)
+    titles = [layout.title.format(clock=found.clock) for layout in layouts]
+    return Table(f"Runs of {found.task}", ("scheme", "seeds", *titles), tuple(rows), note)
 
 
 def _by_place(found: Comparison, layout: _Layout) -> Table:
@@ -179,7 +185,7 @@ def _by_place(found: Comparison, layout: _Layout) -> Table:
         for group in found.groups
         if places
     ]
-    return Table(layout.title, ("scheme", *map(layout.column, places)), tuple(rows), layout.note)
+    return Table(layout.title.format(clock=found.clock), ("scheme", *map(layout.column, places)), tuple(rows), layout.note)
 
 
 def _losses(found: Comparison) -> Table:

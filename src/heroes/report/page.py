@@ -65,7 +65,7 @@ def comparison_pictures(found: Comparison) -> list[Picture]:
     runs = [run for group in found.groups for run in group.runs]
     spread = " Shaded: one standard deviation over seeds; thin: single runs." if len(runs) > len(found.groups) else ""
     drawn = [
-        ("accuracy-time", accuracy_against_time(found.groups, found.smooth), f"Test accuracy over virtual time.{spread}"),
+        ("accuracy-time", accuracy_against_time(found.groups, found.smooth), f"Test accuracy over {found.clock} time.{spread}"),
         ("accuracy-traffic", accuracy_against_traffic(found.groups, found.smooth), f"Test accuracy over bytes sent.{spread}"),
         ("waiting", waiting_per_round(found.groups), f"Mean over clients of the time until the slowest finished.{spread}"),
         ("resources", resources_to_targets(found), "Time and traffic to the first evaluation at or above each accuracy."),
@@ -99,6 +99,7 @@ def page(found: Comparison) -> str:
     """The report as text."""
     count = sum(len(group.runs) for group in found.groups)
     schemes = ", ".join(dict.fromkeys(group.scheme for group in found.groups))
+    clock = "Time is virtual" if found.clock == "virtual" else "Time is as it passed"
     tables = found.tables()
     sections = [
         _notes(found.notes),
@@ -111,7 +112,7 @@ def page(found: Comparison) -> str:
     ]
     return PAGE.substitute(
         title=escape(f"heroes: {found.task}"),
-        subtitle=escape(f"{count} {'run' if count == 1 else 'runs'} of {schemes}. Time is virtual; traffic is both ways."),
+        subtitle=escape(f"{count} {'run' if count == 1 else 'runs'} of {schemes}. {clock}; traffic is both ways."),
         css=CSS,
         body="\n".join(section for section in sections if section),
     )

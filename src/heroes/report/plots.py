@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SECONDS, MEGABYTES, ACCURACY = "virtual time (s)", "traffic, both ways (MB)", "test accuracy (%)"
+MEGABYTES, ACCURACY = "traffic, both ways (MB)", "test accuracy (%)"
 LEVELS = {  # the setting that says how skewed the data is: its label, and the partitions it applies to
     "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "by_device")),
     "data.phi": ("φ: classes a client lacks", ("missing",)),
@@ -27,9 +27,15 @@ LEVELS = {  # the setting that says how skewed the data is: its label, and the p
 Curve = tuple[Floats, Floats]
 
 
+def seconds_of(groups: Sequence[Group]) -> str:
+    """What an axis of time is called; runs that are compared have the same clock."""
+    clocks = [group.runs[0].clock for group in groups]
+    return f"{clocks[0]} time (s)" if clocks else "time (s)"
+
+
 def accuracy_against_time(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
-    """Accuracy of the complete model over virtual time: the mean over seeds, the deviation shaded, every run thin."""
-    return _accuracy(groups, smooth, "Accuracy against time", SECONDS, lambda each: each.seconds)
+    """Accuracy of the complete model over time: the mean over seeds, the deviation shaded, every run thin."""
+    return _accuracy(groups, smooth, "Accuracy against time", seconds_of(groups), lambda each: each.seconds)
 
 
 def accuracy_against_traffic(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
@@ -57,18 +63,19 @@ def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
 
 
 def resources_to_targets(found: Comparison) -> Figure | None:
-    """Virtual seconds and traffic to each target accuracy. What was not reached has no bar, and says so."""
+    """Seconds and traffic to each target accuracy. What was not reached has no bar, and says so."""
     targets = found.places("seconds to accuracy")
     if not targets:
         return None
     figure, both = new_figure(5.6, rows=2)
-    for axes, what, unit in zip(both, ("seconds to accuracy", "traffic to accuracy"), (SECONDS, MEGABYTES), strict=True):
+    whats, units = ("seconds to accuracy", "traffic to accuracy"), (seconds_of(found.groups), MEGABYTES)
+    for axes, what, unit in zip(both, whats, units, strict=True):
         for place, group in enumerate(found.groups):
             spreads = [found.find(group.label, what, target) or Spread(()) for target in targets]
             _bars(axes, group, spreads, (place - (len(found.groups) - 1) / 2) * 0.8 / len(found.groups), 0.8 / len(found.groups))
         axes.set_xticks(range(len(targets)), [f"{100 * target:.4g} %" for target in targets])
         axes.set_xlim(-0.5, len(targets) - 0.5)
-        dress(axes, f"{'Time' if unit == SECONDS else 'Traffic'} to reach an accuracy", "target accuracy", unit)
+        dress(axes, f"{'Traffic' if unit == MEGABYTES else 'Time'} to reach an accuracy", "target accuracy", unit)
         axes.grid(visible=False, axis="x")
         axes.set_ylim(top=1.25 * axes.get_ylim()[1])  # room for what is said above the bars
     legend(figure, both[0])
@@ -83,7 +90,7 @@ def accuracy_against_skew(runs: Sequence[RunData], at_seconds: float | None = No
     figure, (axes,) = new_figure()
     for line in series_along([run for run in runs if _level(run, key) is not None], key):
         _skew_line(axes, line, key, at_seconds)
-    when = "at the end" if at_seconds is None else f"after {at_seconds:g} virtual s"
+    when = "at the end" if at_seconds is None else f"after {at_seconds:g} {runs[0].clock} s"
     dress(axes, f"Accuracy {when} against skew of the data", LEVELS[key][0], ACCURACY)
     if key == "data.alpha":
         axes.set_xscale("log")

@@ -39,7 +39,7 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
         length = np.array([each[key] for each in clients], float)
         axes.barh(names, length, left=start, color=shade, hatch=hatched, edgecolor="white", label=key.removesuffix("_seconds"))
         start += length
-    dress(axes, f"Round {row['round']} of {_called(run)}", "virtual time in the round (s)", "client")
+    dress(axes, f"Round {row['round']} of {_called(run)}", f"{run.clock} time in the round (s)", "client")
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", labelsize=8)
     legend(figure, axes)

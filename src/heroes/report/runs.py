@@ -42,6 +42,11 @@ class RunData:
         """The configuration with dotted names."""
         return flat(self.config)
 
+    @property
+    def clock(self) -> str:
+        """What its seconds are: virtual, or wall."""
+        return str(self.rows[-1].get("clock", "virtual"))
+
 
 @dataclass(frozen=True)
 class Group:

@@ -17,8 +17,7 @@ from heroes.fleet.costs import Costs
 from heroes.messages import Assignment, Cohort, Facts, Plan, Selection, ServerState, Update
 from heroes.models.family import Family
 from heroes.models.layers import he_variance
-from heroes.pacing import affordable_widths
-from heroes.planning import load_of, same_tau_plan
+from heroes.planning import load_of, same_tau_plan, widths_afforded
 from heroes.schedule import LearningRate
 from heroes.submodels import Cut, Overlay, Slice, overlay_mean
 
@@ -27,13 +26,13 @@ State = ServerState[None]
 
 @dataclass(frozen=True)
 class Flanc:
-    """The scheme's settings. `step_limit` is mu_max in seconds."""
+    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on the fastest."""
 
     family: Family
     costs: Costs
     learning_rate: LearningRate
     tau: int
-    step_limit: float
+    step_limit: float | None
     count_download: bool = True
     overlay: Overlay = overlay_mean
 
@@ -74,7 +73,7 @@ class Flanc:
 
     def assign(self, state: State, cohort: Cohort) -> Plan:
         """Width by what the device affords, the same tau for all."""
-        widths = affordable_widths(self.costs.step_flops, cohort.speed, self.step_limit)
+        widths = widths_afforded(cohort, self.costs, self.step_limit)
         load = load_of(cohort, widths, self.costs, count_download=self.count_download)
         return same_tau_plan(state.round, cohort, load, self.learning_rate.at(state.round), self.serve, self.tau)
 

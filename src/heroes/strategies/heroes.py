@@ -34,14 +34,13 @@ from heroes.pacing import (
     Intervals,
     Limits,
     Pace,
-    affordable_widths,
     bound,
     fastest_deadline,
     mean_deadline,
     pace,
     step_intervals,
 )
-from heroes.planning import Load, assignments, load_of
+from heroes.planning import Load, assignments, load_of, widths_afforded
 from heroes.schedule import LearningRate
 from heroes.submodels import Cut, Overlay, overlay_mean
 
@@ -61,13 +60,16 @@ State = ServerState[HeroesMemory]
 
 @dataclass(frozen=True)
 class Heroes:
-    """The scheme's settings. `step_limit` is mu_max in seconds; `rho` is in seconds, None means a tenth of the round."""
+    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on the fastest.
+
+    `rho` is in seconds; None means a tenth of the round.
+    """
 
     family: Family
     costs: Costs
     learning_rate: LearningRate
     rounds: int
-    step_limit: float
+    step_limit: float | None
     limits: Limits
     blocks: str = "grid"
     adaptive_tau: bool = True
@@ -140,7 +142,7 @@ class Heroes:
             yield self.cut(assignment.selection), update.tensors
 
     def _load(self, cohort: Cohort, probes: int) -> Load:
-        widths = affordable_widths(self.costs.step_flops, cohort.speed, self.step_limit)
+        widths = widths_afforded(cohort, self.costs, self.step_limit)
         return load_of(cohort, widths, self.costs, probes=probes, count_download=self.count_download)
 
     def _set_deadline(self, state: State, load: Load, eta: float) -> tuple[Pace, Deadline]:

@@ -16,8 +16,7 @@ from heroes.composition.blocks import grid_selection
 from heroes.fleet.costs import Costs
 from heroes.messages import Assignment, Cohort, Facts, Plan, Selection, ServerState, Tensors, Update
 from heroes.models.family import Family
-from heroes.pacing import affordable_widths
-from heroes.planning import load_of, same_tau_plan
+from heroes.planning import load_of, same_tau_plan, widths_afforded
 from heroes.schedule import LearningRate
 from heroes.submodels import Cut, Overlay, Slice, overlay_mean
 
@@ -26,13 +25,13 @@ State = ServerState[None]
 
 @dataclass(frozen=True)
 class HeteroFL:
-    """The scheme's settings. `step_limit` is mu_max in seconds."""
+    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on the fastest."""
 
     family: Family
     costs: Costs
     learning_rate: LearningRate
     tau: int
-    step_limit: float
+    step_limit: float | None
     label_split: bool = False
     count_download: bool = True
     overlay: Overlay = overlay_mean
@@ -53,7 +52,7 @@ class HeteroFL:
 
     def assign(self, state: State, cohort: Cohort) -> Plan:
         """Width by what the device affords, the same tau for all."""
-        widths = affordable_widths(self.costs.step_flops, cohort.speed, self.step_limit)
+        widths = widths_afforded(cohort, self.costs, self.step_limit)
         load = load_of(cohort, widths, self.costs, count_download=self.count_download)
         return same_tau_plan(state.round, cohort, load, self.learning_rate.at(state.round), self.serve, self.tau)
 

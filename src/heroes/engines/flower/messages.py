@@ -1,0 +1,102 @@
+"""What travels between a server and its nodes, both ways.
+
+A message is a `RecordDict`: plain values as one JSON text in a `ConfigRecord`, tensors in an `ArrayRecord`, in as many bits as
+the configuration says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from torch import Tensor
+
+from heroes.errors import ExchangeError
+from heroes.exchange import Packed, Upload, tensors_bytes, unpack_tensors, unpack_update
+from heroes.local_training import said
+from heroes.messages import Assignment, Selection, Task, Tensors
+from heroes.wire import raw
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def content(values: Mapping[str, Any], **groups: ArrayRecord) -> RecordDict:
+    """Plain values and groups of tensors as Flower carries them."""
+    return RecordDict({"values": ConfigRecord({"json": json.dumps(values, separators=(",", ":"))}), **groups})
+
+
+def arrays_of(tensors: Tensors | Upload) -> ArrayRecord:
+    """Tensors, as they are or packed, in one array: Flower adds a third of a kilobyte to each. Shapes are known to both sides."""
+    pieces = [tensors[name] for name in sorted(tensors)]
+    data = b"".join(piece.joined() if isinstance(piece, Packed) else raw(piece.float()).tobytes() for piece in pieces)
+    return ArrayRecord({"all": Array("uint8", (len(data),), "heroes", data)})
+
+
+def values_of(records: RecordDict) -> dict[str, Any]:
+    """The plain values of a message; ExchangeError where there are none."""
+    try:
+        values = json.loads(str(records.config_records["values"]["json"]))
+    except (KeyError, ValueError, RecursionError) as error:
+        raise ExchangeError(f"a message arrived without plain values: {said(error)}") from None
+    if not isinstance(values, dict):
+        raise ExchangeError("a message arrived whose plain values are no mapping")
+    return values
+
+
+def tensors_of(
+    records: RecordDict, group: str, shapes: Shapes, bits: int = 32, received: Tensors | None = None
+) -> dict[str, Tensor]:
+    """A group of tensors of these shapes. Below 32 bits they are rounded, or the rounded differences from what was `received`."""
+    data = _data(records, group)
+    sizes = {name: tensors_bytes([shapes[name]], bits) for name in sorted(shapes)}
+    if len(data) != sum(sizes.values()):
+        raise ExchangeError(f"{len(data)} bytes of tensors arrived instead of {sum(sizes.values())}")
+    ends = np.cumsum(list(sizes.values())).tolist()
+    pieces = {name: data[end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
+    if bits == 32:
+        return {name: _tensor(piece, shapes[name]) for name, piece in pieces.items()}
+    packed = {name: Packed.parted(piece, shapes[name], bits) for name, piece in pieces.items()}
+    return unpack_tensors(packed) if received is None else unpack_update(packed, received)
+
+
+def _data(records: RecordDict, group: str) -> bytes:
+    if group not in records.array_records or "all" not in records.array_records[group]:
+        raise ExchangeError(f"a message arrived without {group}")
+    return records.array_records[group]["all"].data
+
+
+def _tensor(data: bytes, shape: tuple[int, ...]) -> Tensor:
+    tensor = torch.empty(shape)  # lies where torch would put it: sums depend on that
+    tensor.view(-1).numpy()[:] = np.frombuffer(data, "<f4")
+    return tensor
+
+
+def order_of(task: Task) -> dict[str, Any]:
+    """What a client must know of its task, besides the tensors."""
+    a = task.assignment
+    values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
+    return {**values, "width": a.selection.width, "seed": task.seed}
+
+
+def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
+    """The task again. What the server thinks of the client stays with the server."""
+    assignment = Assignment(
+        round=values["round"],
+        client=values["client"],
+        device="",
+        selection=Selection(values["width"], (), ()),
+        tau=values["tau"],
+        learning_rate=values["learning_rate"],
+        step_seconds=0.0,
+        probe_seconds=0.0,
+        transfer_seconds=0.0,
+        bytes_down=0,
+        bytes_up=0,
+        probes=values["probes"],
+        nonce=values["nonce"],
+    )
+    return Task(assignment, tensors, values["seed"])
