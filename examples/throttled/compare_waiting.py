@@ -8,7 +8,6 @@ As root on Linux it sets shares of a core and network rates; what cannot be set 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 import throttling
-from loopback import Federation, Service, program, wait_until
+from loopback import Federation, Service, program, records, wait_until
 from throttling import DEVICES, Means
 
 TAU = 1000  # steps of everybody with fixed tau, and of the average client with Heroes
@@ -70,19 +69,13 @@ def measure(app: Path, folder: Path, rounds: int, means: Means) -> list[Record]:
         for number, device in enumerate(DEVICES):
             if means.groups:
                 print(f"  {folder.name}: {device.name} was held back for {throttling.throttled_seconds(number, means):.1f} s")
-    return _records(folder / "run")
-
-
-def _records(run: Path) -> list[Record]:
-    path = run / "records.jsonl"
-    lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    return records(folder / "run")
 
 
 def _told(service: Service, run: Path, told: list[Record]) -> bool:
     """Say which rounds are new; whether the run is over."""
     over = service.process.poll() is not None
-    for record in _records(run)[len(told) :]:
+    for record in records(run)[len(told) :]:
         told.append(record)
         print(f"  round {record['round']}: {record['duration']:.1f} s, waiting {record['waiting']:.1f} s", flush=True)
     return over
@@ -120,7 +113,7 @@ def _print_rounds(found: dict[str, list[Record]]) -> None:
     """What every round took and how long a client waited in it; the first is planned before anything was measured."""
     names = list(found)
     print("\nseconds of a round, and of waiting, mean over clients\nround " + "".join(f"{name:>24}" for name in names))
-    shown = [[(record["duration"], record["waiting"]) for record in records] for records in found.values()]
+    shown = [[(record["duration"], record["waiting"]) for record in rounds] for rounds in found.values()]
     for number, pairs in enumerate(zip(*shown, strict=True), 1):
         print(f"{number:5} " + "".join(f"{duration:14.1f}{waiting:10.1f}" for duration, waiting in pairs))
     means = [(fmean(pair[0] for pair in pairs[1:]), fmean(pair[1] for pair in pairs[1:])) for pairs in shown]
@@ -131,8 +124,8 @@ def _print_rounds(found: dict[str, list[Record]]) -> None:
 def _print_devices(found: dict[str, list[Record]]) -> None:
     """What every device was given in the last round and what it made of it."""
     print("\nlast round            width    tau  training  transfer  waiting  (seconds)")
-    for name, records in found.items():
-        for client in sorted(records[-1]["clients"], key=lambda each: int(each["client"])):
+    for name, rounds in found.items():
+        for client in sorted(rounds[-1]["clients"], key=lambda each: int(each["client"])):
             given = f"{client['width']:8}{client['tau']:7}"
             took = f"{client['compute_seconds']:10.1f}{client['transfer_seconds']:10.1f}{client['waiting']:9.1f}"
             print(f"{name:12}{DEVICES[client['client']].name:>9}{given}{took}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 HOST = "127.0.0.1"
 NAME = "loopback"  # what `flwr` calls the SuperLink
@@ -224,6 +226,13 @@ def wait_until(ready: Callable[[], object], patience: float, *watched: Service) 
             ends = "\n".join(f"--- {service.log.name}\n{service.text()[-3000:]}" for service in watched)
             raise DeploymentError(f"not ready after {patience:g} s\n{ends}")
         time.sleep(0.1)
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    """The rounds that a run folder holds so far, as they were written."""
+    path = run / "records.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def _toml(value: object) -> str:

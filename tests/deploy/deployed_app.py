@@ -1,6 +1,5 @@
 """The app that the deployment tests run, as `heroes flower init` writes it, and how its run folder is read."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -28,13 +27,6 @@ def make_app(folder: Path, nodes: int) -> Path:
 def settings(out: Path, rounds: int) -> dict[str, object]:
     """The run config."""
     return {"out": str(out), "rounds": rounds}
-
-
-def records(out: Path) -> list[dict[str, Any]]:
-    """The lines of a run folder that are complete."""
-    path = out / "records.jsonl"
-    text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def answered(record: dict[str, Any]) -> set[int]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deployed_app import answered, make_app, missing, records, run_to_the_end, settings
-from loopback import Federation, Keys, Service, members, wait_until
+from deployed_app import answered, make_app, missing, run_to_the_end, settings
+from loopback import Federation, Keys, Service, members, records, wait_until
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900), pytest.mark.xdist_group("deploy")]
 NODES = 3

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from deployed_app import answered, make_app, records, run_to_the_end, settings
-from loopback import Federation, members
+from deployed_app import answered, make_app, run_to_the_end, settings
+from loopback import Federation, members, records
 
 
 @pytest.mark.timeout(600)

@@ -40,6 +40,12 @@ def test_a_node_runs_in_a_group_of_its_own_with_its_share_and_the_group_goes() -
     assert not list(home.glob(f"heroes-{os.getpid()}-*"))
 
 
+def test_devices_share_cores_so_that_none_is_wanted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {4, 7})
+    cores = throttling.share_cores(DEVICES)
+    assert cores == [4, 7, 7]  # a whole core for the fastest, three quarters of the other for the rest
+
+
 def test_without_any_means_nothing_is_put_before_the_command_and_that_is_said() -> None:
     means = Means(groups=None, affinity=False, network=False)
     with throttling.limits(DEVICES, means) as words:

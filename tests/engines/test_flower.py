@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 import signal
 import subprocess
@@ -350,13 +351,19 @@ def nodes():
         yield grid
 
 
+def init(folder, *options):
+    """The command that writes an app, and what it said."""
+    settings = ["federation.clients=4", "federation.cohort=2", "federation.rounds=2", "training.device=cpu"]
+    command = [sys.executable, "-m", "heroes.cli", "flower", "init", str(folder), *options]
+    done = subprocess.run([*command, *(w for s in settings for w in ("--set", s))], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return command
+
+
 @pytest.fixture
 def app(tmp_path, monkeypatch):
     """The folder that `heroes flower init` writes, where Flower would put it."""
-    settings = ["federation.clients=4", "federation.cohort=2", "federation.rounds=2", "training.device=cpu"]
-    command = [sys.executable, "-m", "heroes.cli", "flower", "init", str(tmp_path / "app")]
-    done = subprocess.run([*command, *(w for s in settings for w in ("--set", s))], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    command = init(tmp_path / "app")
     monkeypatch.syspath_prepend(str(tmp_path / "app"))
     again = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (again.returncode, "already" in again.stderr) == (2, True)
@@ -386,6 +393,46 @@ def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):
 def test_an_app_without_its_configuration_says_so(nodes, tmp_path):
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
         flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"}, NOTHING)
+
+
+def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch):
+    init(tmp_path / "clouds", "--own")
+    monkeypatch.syspath_prepend(str(tmp_path / "clouds"))
+    own = importlib.import_module("own_parts")
+    asked = []
+    parts = replace(own.parts, data=lambda client: asked.append(client) or own.data(client))
+    grid = LocalGrid(parts.client_app())
+    for client in range(3):
+        grid.join(client + 10, partition_id=client)
+    settings = {"out": str(tmp_path / "run"), "rounds": 2}
+    with flower.using(grid):
+        first = flower_app.lead(settings, parts)
+        more = flower_app.lead({**settings, "rounds": 6}, parts)
+    assert set(asked) == {None, 0, 1, 2}
+    assert (first.config.task, first.config.model.name, first.config.data.name) == ("clouds", "own", "own")
+    assert [client.samples for record in more.records for client in record.clients] == [400] * 12
+    assert more.records[-1].accuracy > 0.5  # of four classes
+    assert not more.records[-1].missing
+
+
+def test_data_of_ones_own_that_is_none_is_refused(app, tmp_path):
+    with pytest.raises(ConfigError, match="needs a model of your own, or classes"):
+        flower_app.Parts(data=lambda client: None)
+    parts = flower_app.Parts(data=lambda client: [1, 2], classes=10)
+    with flower.using(LocalGrid(parts.client_app())), pytest.raises(ConfigError, match=r"data\(None\) gave a list"):
+        flower_app.lead({"out": str(tmp_path / "run")}, parts)
+
+
+def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
+    digits = heroes.data.load("digits", heroes.data.DataOptions())
+    parts = flower_app.Parts(data=lambda client: digits.test if client is None else digits.train, classes=10)
+    grid = LocalGrid(parts.client_app())
+    for client in range(2):
+        grid.join(client, partition_id=client)
+    with flower.using(grid):
+        run = flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, parts)
+    assert (run.config.model.name, run.config.data.name) == ("lenet", "own")
+    assert not run.records[0].missing
 
 
 # the command line

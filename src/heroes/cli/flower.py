@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -19,7 +20,6 @@ from heroes.errors import ConfigError
 
 flower = typer.Typer(help="Run on Flower's SuperLink and its nodes.", no_args_is_help=True)
 app.add_typer(flower, name="flower")
-FILES = ("pyproject.toml", "config.toml", "README.md")
 
 
 @flower.command("init")
@@ -28,22 +28,31 @@ def init_command(
     task: Annotated[str, typer.Option(help="A task (see `heroes list`) or the path of a TOML file.")] = "digits",
     strategy: Annotated[str | None, typer.Option(help="The scheme, at the recipe's settings for it.")] = None,
     settings: options.Settings = None,
+    own: Annotated[bool, typer.Option("--own", help="With a file for a model and data of your own.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an app that the folder already holds.")] = False,
 ) -> None:
     """Write a Flower app that trains this task: `flwr run DIR SUPERLINK` starts it."""
     given = dict(parse_setting(text) for text in settings or [])
     named = {"engine.name": "flower", "engine.clock": given.get("engine.clock", "wall")}
+    if own:
+        named["task"] = given.get("task", folder.resolve().name)
     config = options.configuration(task, strategy, settings, named)
-    taken = [name for name in FILES if (folder / name).exists()]
+    files = {
+        "pyproject.toml": _project(folder, config, "own_parts" if own else "heroes.flower_app"),
+        "config.toml": to_toml(config),
+        "README.md": _readme(config, own),
+        **({"own_parts.py": _template("own_parts.py")} if own else {}),
+    }
+    taken = [name for name in files if (folder / name).exists()]
     if taken and not overwrite:
         raise ConfigError(f"{str(folder / taken[0])!r} is there already; choose another folder or say --overwrite")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in zip(FILES, (_project(folder, config), to_toml(config), _readme(config)), strict=True):
+    for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     out_console.print(f"{folder}: a Flower app; start it with flwr run {folder} SUPERLINK", markup=False, soft_wrap=True)
 
 
-def _project(folder: Path, config: Config) -> str:
+def _project(folder: Path, config: Config, module: str) -> str:
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "app"
     return f"""[build-system]
 requires = ["hatchling"]
@@ -63,8 +72,8 @@ packages = ["."]
 publisher = "heroes"
 
 [tool.flwr.app.components]
-serverapp = "heroes.flower_app:server_app"
-clientapp = "heroes.flower_app:client_app"
+serverapp = "{module}:server_app"
+clientapp = "{module}:client_app"
 
 [tool.flwr.app.config]
 config = "config.toml"  # all settings of heroes
@@ -73,13 +82,19 @@ rounds = {config.federation.rounds}  # instead of federation.rounds
 """
 
 
-def _readme(config: Config) -> str:
+def _template(name: str) -> str:
+    return resources.files("heroes.cli.templates").joinpath(name).read_text(encoding="utf-8")
+
+
+def _readme(config: Config, own: bool) -> str:
     last = config.federation.clients - 1
+    needs = "" if own else " and the data set"
+    mine = "\nown_parts.py has the model and the data: put yours in their place. Nodes get it with the app.\n" if own else ""
     return f"""# {config.task} by {config.strategy.name}, on Flower
 
-Every machine needs `pip install 'heroes-fl[flower]'` and the data set. `federation.clients` in config.toml is
+Every machine needs `pip install 'heroes-fl[flower]'`{needs}. `federation.clients` in config.toml is
 {config.federation.clients}: start a SuperNode for each client, with a partition-id from 0 to {last}: its part of the data.
-
+{mine}
     flower-superlink --insecure
     flower-supernode --insecure --superlink ADDRESS:8000 --node-config "partition-id=0"
     flwr run . SUPERLINK --stream
