@@ -6,13 +6,13 @@ tasks, answers, HTTP around them and the polling of nodes. The first round is le
 
 from __future__ import annotations
 
-import asyncio
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -50,6 +50,11 @@ class Deployed:
     payload: float
     carried: float
 
+    @property
+    def besides(self) -> float:
+        """Per cent beside the payload."""
+        return 100 * (self.carried / self.payload - 1)
+
 
 def measure(width: int, bits: int) -> Deployed:
     """Run a federation whose clients all have this width and these bits, both ways."""
@@ -81,41 +86,41 @@ def measure(width: int, bits: int) -> Deployed:
 
 @dataclass
 class Tap:
+    """Passes connections on to the same port of another address, and counts what goes through, both ways."""
+
+    door: socket.socket
     carried: int = 0
 
-    async def connect(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            onward_reader, onward_writer = await asyncio.open_connection(HOST, port)
-        except OSError:  # the SuperLink is not there yet, or no longer
-            writer.close()
-            return
-        await asyncio.gather(self._pump(reader, onward_writer), self._pump(onward_reader, writer))
+    def serve(self) -> None:
+        port = self.door.getsockname()[1]
+        with suppress(OSError):  # until the door is closed
+            while True:
+                near, _ = self.door.accept()
+                try:
+                    far = socket.create_connection((HOST, port))
+                except OSError:  # the SuperLink is not there yet, or no longer
+                    near.close()
+                    continue
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(2**16):
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(2**16):
                 self.carried += len(data)
-                writer.write(data)
-                await writer.drain()
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
+                target.sendall(data)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
 def tapped(port: int) -> Iterator[Tap]:
     """A tap at its address that passes connections on to this port."""
-    tap, loop = Tap(), asyncio.new_event_loop()
-    serving = loop.run_until_complete(asyncio.start_server(lambda r, w: tap.connect(port, r, w), TAP, port))
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
+    with socket.create_server((TAP, port)) as door:
+        tap = Tap(door)
+        threading.Thread(target=tap.serve, daemon=True).start()
         yield tap
-    finally:
-        loop.call_soon_threadsafe(serving.close)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
 
 
 def _app(folder: Path, settings: dict[str, object]) -> Path:

@@ -2,7 +2,8 @@
 
 Digits with one local step, so that little is left but carrying; two cohorts, from whose difference the share of a client follows.
 All engines run on this machine with two workers (MPI: three ranks) and take turns. Rounds are timed inside a run; the first three
-are left out. Bytes are those of a task of the CIFAR-10 model and of its answer, as each engine packs them.
+are left out. Bytes are those of a task of the CIFAR-10 model and of its answer, as each engine packs them; and, of a deployed
+Flower federation, all that goes through its sockets.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import torch
 
+from benchmarks import deployed
 from benchmarks.common import save, say, show
 from heroes import Config, recipes, run
 from heroes.exchange import pack_tensors, pack_update, tensors_bytes, unpack_tensors
@@ -54,8 +56,20 @@ def main(quick: bool) -> None:
         [(e, str(w), str(b), f"{p:,}", f"{n:,}", f"{100 * (n / p - 1):.2f} %") for e, w, b, p, n in sizes],
         f"goal: at most {100 * MOST_OVERHEAD:g} % besides the payload",
     )
+    real = []
+    for width, bits in [(4, 32)] if quick else [(4, 32), (1, 32), (4, 8), (1, 8)]:
+        real.append(deployed.measure(width, bits))
+        say(f"deployed, width {width}, {bits} bits: {real[-1].seconds:.1f} s a round")
+    show(
+        f"Flower deployed on loopback, {deployed.NODES} nodes, all bytes through their sockets",
+        ("width", "bits", "a round", "payload of a round", "bytes", "besides"),
+        [
+            (str(d.width), str(d.bits), f"{d.seconds:.1f} s", f"{d.payload:,.0f}", f"{d.carried:,.0f}", f"{d.besides:.1f} %")
+            for d in real
+        ],
+    )
     if not quick:
-        save("engines", {"seconds": found, "bytes": sizes})
+        save("engines", {"seconds": found, "bytes": sizes, "deployed": [asdict(each) for each in real]})
 
 
 def job(engine: str, cohort: int) -> None:
@@ -126,15 +140,15 @@ def _flower_length(task: Task, update: Update, bits: int) -> int:
     """As Flower's messages are made for both ways, from header to tensors."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
-    from heroes.engines.flower.messages import arrays_of, content, order_of
+    from heroes.engines.flower.messages import content, joined, order_of
 
     down = pack_tensors(task.tensors, bits) if bits < 32 else task.tensors
     got = unpack_tensors(pack_tensors(task.tensors, bits)) if bits < 32 else task.tensors
     up = pack_update(update.tensors, got, bits, 1) if bits < 32 else update.tensors
-    took = {"training_seconds": 1.234567, "busy_seconds": 1.345678, "bits": bits}
+    took = {"trained": 12.3456, "bits": bits}
     messages = (
-        content({**order_of(replace(task, tensors=got)), "bits": bits}, tensors=arrays_of(down)),
-        content({**update_frame(update).header, **took}, tensors=arrays_of(up)),
+        content({**order_of(replace(task, tensors=got)), "bits": bits}, tensors=joined(down)),
+        content({**update_frame(update).header, **took}, tensors=joined(up)),
     )
     return sum(len(part.deflate()) for message in messages for part in get_all_nested_objects(message).values())
 

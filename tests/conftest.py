@@ -135,7 +135,8 @@ class World:
         """Clients 10, 11, ... of these speeds on equal links."""
         count = len(speeds)
         clients, devices = np.arange(10, 10 + count), ("board",) * count
-        return Cohort(clients, devices, np.array(speeds), np.full(count, upload), np.full(count, download), max(speeds))
+        links = np.full(count, upload), np.full(count, download)
+        return Cohort(clients, devices, np.array(speeds), *links, overhead=np.zeros(count), fastest=max(speeds))
 
     def answers(
         self, plan: Plan, strategy: Scheme, state: ServerState[Any], values: list[float] | None = None

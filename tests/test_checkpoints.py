@@ -28,7 +28,7 @@ STATE = ServerState(
     bytes_up=2**60 + 1,
     bytes_down=5,
     residuals={9: {"b": torch.ones(2, 3)}, 2: {"b:c": torch.zeros(4)}},
-    measured={3: (1e9, 2.5e5), 0: (1 / 3, 7.0)},
+    measured={3: (1e9, 2.5, 1e5, 0.0, -1.5), 0: (1 / 3, 7.0, 1.0, 2.0, 0.1)},
 )
 
 

@@ -14,6 +14,7 @@ COHORT = Cohort(
     speed=np.array([4e8, 1e8]),
     upload=np.array([100e3, 200e3]),
     download=np.array([1e6, 5e5]),
+    overhead=np.array([0.0, 0.0]),
     fastest=4e8,
 )
 WIDTHS = np.array([3, 1])

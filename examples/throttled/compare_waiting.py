@@ -20,7 +20,9 @@ import throttling
 from loopback import Federation, Service, program, records, wait_until
 from throttling import DEVICES, Means
 
-TAU = 1000  # steps of everybody with fixed tau, and of the average client with Heroes
+from heroes.report import load_run, run_pictures, save_figure
+
+TAU = 2000  # steps of everybody with fixed tau, and of the average client with Heroes
 SCHEMES = {"fixed tau": ["strategy.adaptive_tau=false"], "heroes": []}
 COMMON = {
     "federation.clients": len(DEVICES),
@@ -51,8 +53,10 @@ def main(words: Sequence[str] | None = None) -> None:
         found[name] = measure(app, place, asked.rounds, means)
     _print_rounds(found)
     _print_devices(found)
-    runs = " ".join(str(folder / name.replace(" ", "-") / "run") for name in found)
-    print(f"pictures: heroes report {runs}")
+    for name in found:
+        run = folder / name.replace(" ", "-") / "run"
+        picture = next(picture for picture in run_pictures(load_run(run)) if picture.name == "timeline")
+        print(f"the last round, drawn: {save_figure(picture.figure, run.with_name('last-round'))[0]}")
 
 
 def measure(app: Path, folder: Path, rounds: int, means: Means) -> list[Record]:

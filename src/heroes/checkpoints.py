@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import AllowInfNan, NonNegativeInt, PositiveFloat, TypeAdapter, ValidationError
+from pydantic import FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -25,10 +25,9 @@ from torch import Tensor
 from heroes.errors import RunFolderError
 from heroes.messages import ServerState
 
-_Rate = Annotated[PositiveFloat, AllowInfNan(False)]
 VERSION = 1
 KEPT = 2
-_MEASURED = TypeAdapter(dict[NonNegativeInt, tuple[_Rate, _Rate]])
+_MEASURED = TypeAdapter(dict[NonNegativeInt, tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]])
 _NAME = re.compile(r"round-(\d{7,})\.safetensors")
 
 
@@ -110,7 +109,7 @@ def _packed(state: ServerState[Any]) -> bytes:
         "bytes_down": state.bytes_down,
         "memory": None if state.memory is None else asdict(state.memory),
         "clients": list(state.residuals),  # their order is part of the state
-        "measured": {str(client): both for client, both in state.measured.items()},
+        "measured": {str(client): known for client, known in state.measured.items()},
     }
     text = json.dumps(values)
     tensors = {f"model:{name}": tensor for name, tensor in state.tensors.items()}

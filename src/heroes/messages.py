@@ -32,6 +32,7 @@ class Cohort:
     speed: Floats  # FLOP/s of this round
     upload: Floats  # bytes per second
     download: Floats  # bytes per second
+    overhead: Floats  # seconds that a round takes whatever is computed and sent
     fastest: float  # FLOP/s of the fastest device that there is, in the cohort or not
 
     def __len__(self) -> int:
@@ -157,7 +158,7 @@ class ServerState(Generic[Memory]):
     bytes_up: int = 0
     bytes_down: int = 0
     residuals: Mapping[int, Tensors] = field(default_factory=dict)  # what rounding left out of clients' uploads
-    measured: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # FLOP/s and bytes/s of real clients, as known
+    measured: Mapping[int, tuple[float, ...]] = field(default_factory=dict)  # what is known of how fast real clients are
 
 
 @dataclass(frozen=True)

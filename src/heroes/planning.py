@@ -41,7 +41,7 @@ def load_of(cohort: Cohort, widths: Integers, costs: Costs, *, probes: int = 0, 
     return Load(
         widths=widths,
         mu=costs.step_flops[row] / cohort.speed,
-        transfer=up / cohort.upload + (down / cohort.download if count_download else 0.0),
+        transfer=up / cohort.upload + (down / cohort.download if count_download else 0.0) + cohort.overhead,
         probing=2 * probes * costs.probe_flops[row] / cohort.speed,
         bytes_up=up,
         bytes_down=down,

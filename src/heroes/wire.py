@@ -214,16 +214,15 @@ def read_task(frame: Frame) -> Task:
 
 
 def update_frame(update: Update) -> Frame:
-    """An update as it travels."""
-    values = {
+    """An update as it travels; what it does not have is left out."""
+    values: dict[str, Any] = {
         "client": update.client,
         "round": update.round,
         "samples": update.samples,
-        "estimates": asdict(update.estimates),
-        "labels": update.labels,
+        "estimates": {key: value for key, value in asdict(update.estimates).items() if value is not None},
         "nonce": update.nonce,
-        "feedback": update.residuals is not None,
     }
+    values |= ({"labels": update.labels} if update.labels else {}) | ({"feedback": True} if update.residuals is not None else {})
     gradient = {} if update.gradient is None else {"gradient:": update.gradient}
     return Frame(values, _grouped("tensors", update.tensors) | _grouped("residuals", update.residuals or {}) | gradient)
 
@@ -236,9 +235,9 @@ class _Answer:
     round: int
     samples: int
     estimates: Estimates
-    labels: tuple[int, ...]
     nonce: int
-    feedback: bool
+    labels: tuple[int, ...] = ()
+    feedback: bool = False
 
 
 _ANSWER = TypeAdapter(_Answer)

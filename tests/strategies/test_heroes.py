@@ -27,7 +27,7 @@ ESTIMATES = Estimates(loss=1.0, smoothness=0.5, variance=0.3, gradient=0.4)
 def cohort(speeds, upload=200e3, download=1e6):
     count = len(speeds)
     links = np.full(count, upload), np.full(count, download)
-    return Cohort(np.arange(10, 10 + count), ("board",) * count, np.array(speeds), *links, fastest=max(speeds))
+    return Cohort(np.arange(10, 10 + count), ("board",) * count, np.array(speeds), *links, np.zeros(count), fastest=max(speeds))
 
 
 MIXED = cohort([4e8, 1e8, 3.2e8, 2e8, 1.1e8])  # step seconds at widths 3, 1, 3, 2, 1

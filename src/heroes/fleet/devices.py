@@ -127,6 +127,7 @@ class Fleet:
             speed=speed,
             upload=upload * MEGABIT,
             download=download * MEGABIT,
+            overhead=np.zeros(len(clients)),
             fastest=self.fastest,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -61,12 +62,15 @@ class WallClock:
 
 
 class MeasuredFleet:
-    """Clients as they were measured, in running means; for one that was not yet, what the others are like, else a guess."""
+    """Clients as they were measured, in running means; for one that was not yet, what the others are like, else a guess.
+
+    Of a client its speed is known, and what a round takes it besides training: so much whatever travels, and so much for every
+    byte. How much is which shows when a client gets other widths; until then all of it is taken to be fixed.
+    """
 
     def __init__(self, guess: Fleet) -> None:
         self.guess = guess
-        self._speed = np.full(len(guess), np.nan)
-        self._link = np.full(len(guess), np.nan)
+        self._kept = np.full((len(guess), 5), np.nan)  # FLOP/s; seconds besides; bytes; their variance; their covariance
 
     def __len__(self) -> int:
         return len(self.guess)
@@ -74,40 +78,54 @@ class MeasuredFleet:
     @property
     def fastest(self) -> float:
         """FLOP/s of the fastest client that is known, or of the fastest device guessed at."""
-        return self.guess.fastest if np.isnan(self._speed).all() else float(np.nanmax(self._speed))
+        speeds = self._kept[:, 0]
+        return self.guess.fastest if np.isnan(speeds).all() else float(np.nanmax(speeds))
 
-    def note(self, client: int, flops: float, seconds: float, moved: int, transfer: float) -> None:
-        """A client did so many FLOPs in so many seconds, and moved so many bytes in so many others."""
-        for means, value in ((self._speed, flops / max(seconds, _LEAST)), (self._link, moved / max(transfer, _LEAST))):
-            before = means[client]
-            means[client] = value if np.isnan(before) else (1 - _WEIGHT) * before + _WEIGHT * value
+    def note(self, client: int, flops: float, training: float, moved: int, besides: float) -> None:
+        """A client did so many FLOPs in so many seconds, and a round with so many bytes took it so many seconds besides."""
+        speed = flops / max(training, _LEAST)
+        if np.isnan(self._kept[client, 0]):
+            self._kept[client] = speed, besides, moved, 0.0, 0.0
+            return
+        before = self._kept[client]
+        more, longer = moved - before[2], besides - before[1]
+        means = before[:3] + _WEIGHT * (np.array([speed, besides, moved]) - before[:3])
+        spread = (1 - _WEIGHT) * (before[3:] + _WEIGHT * more * np.array([more, longer]))
+        self._kept[client] = [*means, *spread]
 
     @property
-    def known(self) -> dict[int, tuple[float, float]]:
-        """FLOP/s and bytes/s of the clients that were measured, to be remembered."""
-        clients = np.flatnonzero(~np.isnan(self._speed)).tolist()
-        return {client: (float(self._speed[client]), float(self._link[client])) for client in clients}
+    def known(self) -> dict[int, tuple[float, ...]]:
+        """What is known of the clients that were measured, to be remembered."""
+        clients = np.flatnonzero(~np.isnan(self._kept[:, 0])).tolist()
+        return {client: tuple(self._kept[client].tolist()) for client in clients}
 
-    def restore(self, known: Mapping[int, tuple[float, float]]) -> None:
+    def restore(self, known: Mapping[int, tuple[float, ...]]) -> None:
         """Go on with what was known."""
-        self._speed[:], self._link[:] = np.nan, np.nan
-        for client, (speed, link) in known.items():
-            self._speed[client], self._link[client] = speed, link
+        self._kept[:] = np.nan
+        for client, values in known.items():
+            self._kept[client] = values
 
     def status(self, clients: Integers, round_number: int, attempt: int = 0) -> Cohort:
         """What the server knows of these clients."""
         guess = self.guess.status(clients, round_number, attempt)
+        if np.isnan(self._kept[:, 0]).all():
+            return replace(guess, devices=("unknown",) * len(clients))
+        speed, besides, moved, variance, covariance = self._kept.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.clip(covariance / variance, 0.0, besides / moved)
+            a_byte = np.where(variance == 0, 0.0, slope)  # still NaN where nothing is known
+            rate = 1.0 / _known(a_byte, clients)
         return Cohort(
             clients=clients,
-            devices=tuple("unknown" if np.isnan(self._speed[client]) else "measured" for client in clients),
-            speed=_known(self._speed, clients, guess.speed),
-            upload=_known(self._link, clients, guess.upload),
-            download=_known(self._link, clients, guess.download),
+            devices=tuple("unknown" if np.isnan(speed[client]) else "measured" for client in clients),
+            speed=_known(speed, clients),
+            upload=rate,
+            download=rate,
+            overhead=_known(besides - a_byte * moved, clients),
             fastest=self.fastest,
         )
 
 
-def _known(measured: Floats, clients: Integers, guess: Floats) -> Floats:
-    own = measured[clients]
-    others = guess if np.isnan(measured).all() else np.full(len(clients), np.nanmean(measured))
-    return np.where(np.isnan(own), others, own)
+def _known(measured: Floats, clients: Integers) -> Floats:
+    """What was measured of these clients; of others, what the known are like."""
+    return np.where(np.isnan(measured[clients]), np.nanmean(measured), measured[clients])

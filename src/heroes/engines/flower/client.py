@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from heroes.data.examples import FederatedData
-from heroes.engines.flower.messages import Shapes, arrays_of, content, task_of, tensors_of, values_of
+from heroes.engines.flower.messages import Shapes, content, joined, task_of, tensors_of, values_of
 from heroes.errors import ConfigError, HeroesError
 from heroes.local_training import Trainer, one_thread, said
 from heroes.wire import update_frame
@@ -63,7 +63,6 @@ def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
 
 def _train(prepare: Prepare, message: Message, context: Context) -> Message:
     """A trained task, in the configured number of bits, and how long it took."""
-    begun = time.perf_counter()
     if "heroes" not in context.state:
         return Message(content({"stranger": True}), reply_to=message)
     try:
@@ -80,12 +79,11 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
             packed, _ = trainer.packed(task, update.tensors)
     except Exception as error:  # the user's model and transform can fail in any way
         return Message(content({"error": said(error)}), reply_to=message)
-    groups = {"tensors": arrays_of(packed or update.tensors)}
+    groups = {"tensors": joined(packed or update.tensors)}
     if update.gradient is not None:
-        groups["gradient"] = arrays_of({"gradient": update.gradient})
-    took = {"training_seconds": round(seconds, 6), "busy_seconds": round(time.perf_counter() - begun, 6)}
-    bits = trainer.settings.up_bits if packed else 32
-    return Message(content({**update_frame(update).header, **took, "bits": bits}, **groups), reply_to=message)
+        groups["gradient"] = joined({"gradient": update.gradient})
+    said_besides = {"trained": round(seconds, 4), "bits": trainer.settings.up_bits if packed else 32}
+    return Message(content({**update_frame(update).header, **said_besides}, **groups), reply_to=message)
 
 
 def _keep(prepare: Prepare, message: Message, context: Context) -> Message:

@@ -14,7 +14,7 @@ from flwr.app import Message, MessageType
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
 from heroes.engines.flower.grids import in_use
-from heroes.engines.flower.messages import arrays_of, content, order_of, tensors_of, values_of
+from heroes.engines.flower.messages import content, data_of, joined, order_of, tensors_of, values_of
 from heroes.errors import ExchangeError, TrainingError
 from heroes.exchange import pack_tensors
 from heroes.fleet.faults import Mask
@@ -123,9 +123,10 @@ class FlowerEngine(Scoring):
             task = make_task(assignment)
             if task.tensors is not tensors:  # clients may get the same slice
                 tensors = task.tensors
-                arrays = arrays_of(tensors if self.down_bits == 32 else pack_tensors(tensors, self.down_bits))
-            values = {**order_of(task), "bits": self.down_bits, "one_thread": self.clock is None}
-            if self._push(Message(content(values, tensors=arrays), places[assignment.client], MessageType.TRAIN), assignment):
+                data = joined(tensors if self.down_bits == 32 else pack_tensors(tensors, self.down_bits))
+            alone = {"one_thread": True} if self.clock is None else {}
+            values = {**order_of(task), "bits": self.down_bits, **alone}
+            if self._push(Message(content(values, tensors=data), places[assignment.client], MessageType.TRAIN), assignment):
                 waiting[assignment.client] = assignment
             else:
                 yield Lost(assignment.client, "its node did not take the message")
@@ -168,7 +169,7 @@ class FlowerEngine(Scoring):
             sent = received()
             shapes = {name: tuple(tensor.shape) for name, tensor in sent.items()}
             update = replace(update, tensors=tensors_of(reply.content, "tensors", shapes, values["bits"], sent))
-            if "gradient" in reply.content:
+            if data_of(reply.content, "gradient") is not None:
                 total = sum(tensor.numel() for tensor in sent.values())
                 update = replace(update, gradient=tensors_of(reply.content, "gradient", {"": (total,)})[""])
             return update
@@ -176,14 +177,13 @@ class FlowerEngine(Scoring):
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
     def _measure(self, assignment: Assignment, values: Mapping[str, Any], round_trip: float) -> tuple[float, float] | None:
-        """How long the client computed and how long things travelled, if it says so; the fleet hears of it."""
-        training, busy = (_seconds(values.get(key)) for key in ("training_seconds", "busy_seconds"))
-        if self.fleet is None or training is None or busy is None:
+        """How long the client computed, if it says so, and how long the rest took; the fleet hears of it."""
+        trained = values.get("trained")
+        if self.fleet is None or not isinstance(trained, float) or not 0.0 <= trained <= round_trip:
             return None
-        moved = assignment.bytes_down + assignment.bytes_up
-        training, transfer = min(training, round_trip), max(0.0, round_trip - busy)  # it cannot have been longer
-        self.fleet.note(assignment.client, self.flops(assignment), training, moved, transfer)
-        return training, transfer
+        moved, besides = assignment.bytes_down + assignment.bytes_up, round_trip - trained
+        self.fleet.note(assignment.client, self.flops(assignment), trained, moved, besides)
+        return trained, besides
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:
         """Those who are not waited for any longer."""
@@ -301,7 +301,7 @@ class FlowerEngine(Scoring):
             if width not in widths:
                 troubles.append(f"client {node.client} wants width {width}; there are {', '.join(map(str, widths))}")
                 continue
-            records = content({"width": width}, tensors=arrays_of(tensors(width)))
+            records = content({"width": width}, tensors=joined(tensors(width)))
             for name in self.link.grid.push_messages([Message(records, number, _KEEP)]):
                 messages[name] = node.client
         deadline = time.monotonic() + self.task_seconds
@@ -315,7 +315,3 @@ class FlowerEngine(Scoring):
         troubles += [f"client {client} did not answer" for client in messages.values()]
         if troubles:
             raise TrainingError(f"the final model is not everywhere: {'; '.join(troubles)}")
-
-
-def _seconds(value: object) -> float | None:
-    return value if isinstance(value, float) and 0.0 <= value < float("inf") else None

@@ -1,7 +1,8 @@
 """What travels between a server and its nodes, both ways.
 
-A message is a `RecordDict`: plain values as one JSON text in a `ConfigRecord`, tensors in an `ArrayRecord`, in as many bits as
-the configuration says.
+A message is a `RecordDict` with a `ConfigRecord` of plain values, as one JSON text, and of tensors as bytes, in as many bits as
+the configuration says; names and shapes are known to both sides. Flower makes an object of every record and array, and a request
+or two of every object: one record is the least. Large groups of tensors are an `ArrayRecord`, which Flower carries in pieces.
 """
 
 from __future__ import annotations
@@ -22,24 +23,31 @@ from heroes.messages import Assignment, Selection, Task, Tensors
 from heroes.wire import raw
 
 Shapes = Mapping[str, tuple[int, ...]]
+_HEROES, _VALUES = "heroes", "values"
+_LARGE = 2**22  # bytes; Flower carries larger arrays in pieces
 
 
-def content(values: Mapping[str, Any], **groups: ArrayRecord) -> RecordDict:
+def content(values: Mapping[str, Any], **groups: bytes) -> RecordDict:
     """Plain values and groups of tensors as Flower carries them."""
-    return RecordDict({"values": ConfigRecord({"json": json.dumps(values, separators=(",", ":"))}), **groups})
+    small = {name: data for name, data in groups.items() if len(data) <= _LARGE}
+    large = {name: _array(data) for name, data in groups.items() if len(data) > _LARGE}
+    return RecordDict({_HEROES: ConfigRecord({_VALUES: json.dumps(values, separators=(",", ":")), **small}), **large})
 
 
-def arrays_of(tensors: Tensors | Upload) -> ArrayRecord:
-    """Tensors, as they are or packed, in one array: Flower adds a third of a kilobyte to each. Shapes are known to both sides."""
+def joined(tensors: Tensors | Upload) -> bytes:
+    """Tensors, as they are or packed, one after the other in the order of their names."""
     pieces = [tensors[name] for name in sorted(tensors)]
-    data = b"".join(piece.joined() if isinstance(piece, Packed) else raw(piece.float()).tobytes() for piece in pieces)
+    return b"".join(piece.joined() if isinstance(piece, Packed) else raw(piece.float()).tobytes() for piece in pieces)
+
+
+def _array(data: bytes) -> ArrayRecord:
     return ArrayRecord({"all": Array("uint8", (len(data),), "heroes", data)})
 
 
 def values_of(records: RecordDict) -> dict[str, Any]:
     """The plain values of a message; ExchangeError where there are none."""
     try:
-        values = json.loads(str(records.config_records["values"]["json"]))
+        values = json.loads(str(records.config_records[_HEROES][_VALUES]))
     except (KeyError, ValueError, RecursionError) as error:
         raise ExchangeError(f"a message arrived without plain values: {said(error)}") from None
     if not isinstance(values, dict):
@@ -51,7 +59,8 @@ def tensors_of(
     records: RecordDict, group: str, shapes: Shapes, bits: int = 32, received: Tensors | None = None
 ) -> dict[str, Tensor]:
     """A group of tensors of these shapes. Below 32 bits they are rounded, or the rounded differences from what was `received`."""
-    data = _data(records, group)
+    if (data := data_of(records, group)) is None:
+        raise ExchangeError(f"a message arrived without {group}")
     sizes = {name: tensors_bytes([shapes[name]], bits) for name in sorted(shapes)}
     if len(data) != sum(sizes.values()):
         raise ExchangeError(f"{len(data)} bytes of tensors arrived instead of {sum(sizes.values())}")
@@ -63,10 +72,13 @@ def tensors_of(
     return unpack_tensors(packed) if received is None else unpack_update(packed, received)
 
 
-def _data(records: RecordDict, group: str) -> bytes:
-    if group not in records.array_records or "all" not in records.array_records[group]:
-        raise ExchangeError(f"a message arrived without {group}")
-    return records.array_records[group]["all"].data
+def data_of(records: RecordDict, group: str) -> bytes | None:
+    """A group of tensors as bytes, if there is one."""
+    if (large := records.array_records.get(group)) is not None:
+        return large["all"].data if "all" in large else None
+    small = records.config_records.get(_HEROES)
+    data = None if small is None else small.get(group)
+    return data if isinstance(data, bytes) else None
 
 
 def _tensor(data: bytes, shape: tuple[int, ...]) -> Tensor:
