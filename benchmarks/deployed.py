@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -90,6 +90,7 @@ class Tap:
 
     door: socket.socket
     carried: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def serve(self) -> None:
         port = self.door.getsockname()[1]
@@ -107,7 +108,8 @@ class Tap:
     def _pump(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(2**16):
-                self.carried += len(data)
+                with self.lock:
+                    self.carried += len(data)
                 target.sendall(data)
         for end in (source, target):
             with suppress(OSError):

@@ -83,6 +83,10 @@ def changed(path, change):
         (lambda v: v | {"round": "soon"}, "damaged"),
         (lambda v: v | {"memory": {"counters": "x"}}, "damaged"),
         (lambda v: v | {"clients": [1]}, "damaged"),
+        (lambda v: v | {"measured": {"3": [1.0, 2.0, 3.0, 4.0]}}, "damaged"),
+        (lambda v: v | {"measured": {"3": [0.0, 2.0, 3.0, 4.0, 5.0]}}, "damaged"),
+        (lambda v: v | {"measured": {"3": [1.0, float("nan"), 3.0, 4.0, 5.0]}}, "damaged"),
+        (lambda v: v | {"measured": {"-1": [1.0, 2.0, 3.0, 4.0, 5.0]}}, "damaged"),
     ],
 )
 def test_a_wrong_description_is_refused(tmp_path, change, said):
@@ -90,6 +94,12 @@ def test_a_wrong_description_is_refused(tmp_path, change, said):
     changed(path, change)
     with pytest.raises(RunFolderError, match=said):
         checkpoints.read(path, BEGIN)
+
+
+def test_a_checkpoint_from_before_anything_was_measured_is_read(tmp_path):
+    path = checkpoints.write(tmp_path, STATE)
+    changed(path, lambda v: {k: x for k, x in v.items() if k != "measured"})
+    same(checkpoints.read(path, BEGIN), replace(STATE, measured={}))
 
 
 def test_the_checkpoint_of_another_model_is_refused(tmp_path):

@@ -120,7 +120,7 @@ def _print_rounds(found: dict[str, list[Record]]) -> None:
     shown = [[(record["duration"], record["waiting"]) for record in rounds] for rounds in found.values()]
     for number, pairs in enumerate(zip(*shown, strict=True), 1):
         print(f"{number:5} " + "".join(f"{duration:14.1f}{waiting:10.1f}" for duration, waiting in pairs))
-    means = [(fmean(pair[0] for pair in pairs[1:]), fmean(pair[1] for pair in pairs[1:])) for pairs in shown]
+    means = [(fmean(pair[0] for pair in pairs[1:] or pairs), fmean(pair[1] for pair in pairs[1:] or pairs)) for pairs in shown]
     print("from 2" + "".join(f"{duration:14.1f}{waiting:10.1f}" for duration, waiting in means))
     print("waits " + "".join(f"{100 * waiting / duration:22.0f} %" for duration, waiting in means) + "  of a round")
 

@@ -234,7 +234,7 @@ def scheme(config: Config, family: Family, costs: Costs) -> Strategy[Any]:
     s, t, f = config.strategy, config.training, config.federation
     combine = overlay(config.robust.combine, config.robust.trim)
     rate = LearningRate(t.learning_rate, t.learning_rate_decay, t.learning_rate_floor)
-    download = config.fleet.count_download
+    download = config.fleet.count_download or config.engine.clock == "wall"  # real downloads take real time
     if isinstance(s, FedAvgConfig):
         return FedAvg(family, costs, rate, s.tau, download, combine)
     if isinstance(s, AdpConfig):

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from pydantic import FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -26,8 +26,9 @@ from heroes.errors import RunFolderError
 from heroes.messages import ServerState
 
 VERSION = 1
+_Above = Annotated[FiniteFloat, Field(gt=0)]
 KEPT = 2
-_MEASURED = TypeAdapter(dict[NonNegativeInt, tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]])
+_MEASURED = TypeAdapter(dict[NonNegativeInt, tuple[_Above, FiniteFloat, _Above, FiniteFloat, FiniteFloat]])
 _NAME = re.compile(r"round-(\d{7,})\.safetensors")
 
 

@@ -29,7 +29,7 @@ from heroes.messages import RoundRecord
 from heroes.models.family import Build
 from heroes.recipes import recipe
 from heroes.run_folder import held
-from heroes.running import Run, prepare, resume, run
+from heroes.running import Run, extended, prepare, resume, run
 
 Data = Callable[[int | None], Examples]
 _PATIENCE = 120.0  # seconds
@@ -82,6 +82,8 @@ class Parts:
 
     def _prepare(self, text: str, client: int) -> tuple[Trainer, FederatedData]:
         config = parse(tomllib.loads(text))
+        if not 0 <= client < config.federation.clients:
+            raise ConfigError(f"partition-id is {client}, but there are {config.federation.clients} clients, from 0 on")
         return at_clients(config, self.model, self.here(config, client))
 
 
@@ -92,15 +94,15 @@ def lead(settings: dict[str, Any], own: Parts) -> Run:
     if settings.get("rounds"):
         changes["federation.rounds"] = settings["rounds"]
     log.info("heroes: the run folder is %s", folder.absolute())
+    hear: dict[str, Any] = {"on_round": _told, "on_progress": _noted}
     with held(folder, _PATIENCE):  # the ServerApp of a SuperLink that was killed may not have noticed yet
-        pass
-    config = configured(settings).changed(changes)
-    given: dict[str, Any] = {"model": own.model, "data": own.here(config, None), "on_round": _told, "on_progress": _noted}
-    records = folder / "records.jsonl"
-    if records.is_file() and records.stat().st_size:
-        finished = resume(folder, changes, **given)
-    else:  # a run that ended before its first round has nothing to lose
-        finished = run(config, out=folder, overwrite=True, **given)
+        records = folder / "records.jsonl"
+        if records.is_file() and records.stat().st_size:
+            data = own.here(extended(folder, changes), None)
+            finished = resume(folder, changes, model=own.model, data=data, **hear)
+        else:  # a run that ended before its first round has nothing to lose
+            config = configured(settings).changed(changes)
+            finished = run(config, model=own.model, data=own.here(config, None), out=folder, overwrite=True, **hear)
     log.info("heroes: done")
     return finished
 

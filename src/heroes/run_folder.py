@@ -91,7 +91,8 @@ class RunFolder:
 def held(path: Path, patience: float = 0.0) -> Iterator[None]:
     """No other process writes a run into this folder meanwhile. An error if one does, and does not end in so many seconds.
 
-    The lock goes with the process, however that ends, and is not inherited by those that it starts.
+    The lock goes with the process, however that ends, and is not inherited by those that it starts. It does not keep threads of
+    one process apart, and is gone if that opens and closes the lock file in another way.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -157,7 +157,7 @@ def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
     before = parse(read_config(folder))
     after = before.changed(changes)
     for key in before.differs(after):
-        if not key.startswith(MAY_CHANGE):
+        if not key.startswith(MAY_CHANGE) or key == "engine.clock":
             raise ConfigError(f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run")
     return after
 

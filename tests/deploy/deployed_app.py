@@ -8,8 +8,11 @@ from typing import Any
 from loopback import Federation, Service, wait_until
 
 
-def make_app(folder: Path, nodes: int) -> Path:
-    """Digits by Heroes on so many nodes, all in every round. The deadline is later than the SuperLink notices a dead node."""
+def make_app(folder: Path, nodes: int, *options: str) -> Path:
+    """Digits, or what the options say, by Heroes on so many nodes, all in every round.
+
+    The deadline is later than the SuperLink notices a dead node.
+    """
     wanted = {
         "federation.clients": nodes,
         "federation.cohort": nodes,
@@ -19,7 +22,7 @@ def make_app(folder: Path, nodes: int) -> Path:
         "evaluation.every_width": False,
     }
     changes = [word for key, value in wanted.items() for word in ("--set", f"{key}={str(value).lower()}")]
-    command = [sys.executable, "-m", "heroes.cli", "flower", "init", str(folder), *changes]
+    command = [sys.executable, "-m", "heroes.cli", "flower", "init", str(folder), *options, *changes]
     subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)
     return folder
 

@@ -69,6 +69,15 @@ def test_a_run_of_registered_nodes_ends_well(federation: Federation, app: Path, 
     assert {record["clock"] for record in records(tmp_path)} == {"wall"}
 
 
+def test_an_app_brings_its_own_model_and_nodes_their_own_data(federation: Federation, tmp_path: Path) -> None:
+    run = run_to_the_end(federation, make_app(tmp_path / "clouds", NODES, "--own"), settings(tmp_path / "run", rounds=3))
+    assert run.well(), run.text()
+    rounds = records(tmp_path / "run")
+    assert all(client["samples"] == 400 for record in rounds for client in record["clients"])
+    assert [record["round"] for record in rounds] == [1, 2, 3]
+    assert rounds[-1]["accuracy"] > 0.3  # of four classes, after a dozen steps
+
+
 def test_a_node_killed_in_mid_round_costs_its_update_only_and_takes_part_again(
     federation: Federation, app: Path, tmp_path: Path
 ) -> None:

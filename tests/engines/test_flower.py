@@ -29,7 +29,7 @@ from heroes.contracts import Elsewhere
 from heroes.engines import flower
 from heroes.engines.flower import FlowerEngine, client_app, engine
 from heroes.engines.flower.messages import content, joined, order_of, tensors_of, values_of
-from heroes.errors import ConfigError, ExchangeError, TrainingError
+from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingError
 from heroes.exchange import pack_tensors, unpack_tensors
 from heroes.fleet.costs import Costs
 from heroes.fleet.devices import FLEETS, Fleet
@@ -37,7 +37,7 @@ from heroes.fleet.wall import MeasuredFleet, WallClock
 from heroes.messages import Lost, Task
 from heroes.models.cnn import build as build_cnn
 from heroes.models.family import Family
-from heroes.planning import load_of
+from heroes.planning import load_of, widths_afforded
 from heroes.recipes import recipe
 from heroes.rounds import run_round
 
@@ -325,7 +325,9 @@ def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_p
         assert {client.client for client in entry.clients} <= {0, 2, 3, 5}
         assert entry.clock == "wall"
         assert 0 < entry.duration < 60
-        assert all(0 < client.compute_seconds < entry.duration for client in entry.clients)
+        for client in entry.clients:
+            assert 0 < client.compute_seconds < entry.duration
+            assert client.compute_seconds + client.transfer_seconds + client.waiting == pytest.approx(entry.duration, abs=0.05)
     assert state.measured == fleet.known
     assert set(fleet.known) <= {0, 2, 3, 5}
     assert "measured" in fleet.status(np.arange(6), 4).devices
@@ -344,6 +346,29 @@ def test_in_real_time_a_round_ends_at_its_deadline_or_when_enough_are_in(tiny):
     clock.absent(here.strategy.assign(state, here.fleet.status(np.arange(2), 1)).assignments, 1)
     clock.hear(0)
     assert clock.over(3).cause == "surplus"
+
+
+def test_in_real_time_an_answer_that_comes_late_tells_how_slow_its_client_is(tiny):
+    clock, fleet = WallClock(deadline=0.3), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
+    there, here, grid = tiny(wall=clock, fleet=fleet)
+    grid.instead[103] = lambda message: None if message.metadata.message_type == MessageType.TRAIN else grid.answer(message)
+    state, entry = run_round(there, here.strategy.begin(0))
+    assert [(lost.client, lost.cause) for lost in entry.missing] == [(3, "late")]
+    assert set(fleet.known) == {0, 1, 2, 4, 5}
+    grid.instead.clear()
+    run_round(there, state)
+    assert fleet.known[3][1] > 0.15  # seconds besides training: the mean of a late answer and of a quick one
+
+
+def test_a_node_may_play_a_slower_one(tiny):
+    clock, fleet = WallClock(), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
+    there, here, grid = tiny(wall=clock, fleet=fleet, flops=lambda assignment: 1e6)
+    grid.join(103, partition_id=3, slowness=50.0)
+    state = here.strategy.begin(0)
+    for _ in range(2):
+        state, _ = run_round(there, state)
+    speeds = {client: known[0] for client, known in fleet.known.items()}
+    assert min(speeds, key=speeds.get) == 3
 
 
 def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
@@ -365,17 +390,47 @@ def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
     assert fleet.known == later.known == {1: (200.0, 11.0, 50.0, 0.0, 0.0)}
 
 
-def test_what_a_byte_takes_shows_when_there_are_more_of_them():
+def test_a_client_that_boasts_does_not_make_the_others_narrow():
+    fleet, costs = MeasuredFleet(Fleet(FLEETS["boards"], 4, 1)), Costs(*[np.array([1.0, 4.0, 9.0, 16.0])] * 4)
+    for client, training in enumerate((1.0, 2.0, 1e-9)):
+        fleet.note(client, flops=1e6, training=training, moved=50, besides=10.0)
+    known = fleet.status(np.arange(4), 1)
+    assert known.speed.tolist() == [1e6, 5e5, 1e9, 1e6]  # the unknown one is like most others
+    assert fleet.fastest == 2e6
+    assert widths_afforded(known, costs, None).tolist() == [2, 2, 4, 2]
+
+
+def test_what_a_byte_takes_shows_when_there_are_more_of_them_and_is_forgotten():
     fleet = MeasuredFleet(Fleet(FLEETS["boards"], 1, 1))
-    for moved in (100, 300, 200, 100):
-        fleet.note(0, flops=1.0, training=1.0, moved=moved, besides=5.0 + moved / 50)
+
+    def notes(*sizes, fixed=5.0):
+        for moved in sizes:
+            fleet.note(0, flops=1.0, training=1.0, moved=moved, besides=fixed + moved / 50)
+
+    notes(100, 300, 200, 100)
     known = fleet.status(np.array([0]), 1)
-    assert known.upload.tolist() == known.download.tolist() == pytest.approx([50.0])
-    assert known.overhead.tolist() == pytest.approx([5.0])
+    assert known.upload.tolist() == known.download.tolist() == pytest.approx([50.0], rel=0.1)
+    assert known.overhead.tolist() == pytest.approx([5.0], rel=0.1)
     load = load_of(known, np.array([1]), Costs(np.ones(1), np.ones(1), np.array([30]), np.array([70])))
-    assert load.transfer.tolist() == pytest.approx([7.0])
+    assert load.transfer.tolist() == pytest.approx([7.0], rel=0.1)
+    notes(*[100] * 60, fixed=8.0)  # nothing varies any more
+    later = fleet.status(np.array([0]), 1)
+    assert later.overhead.tolist() == pytest.approx([10.0])
     fleet.note(0, flops=1.0, training=1.0, moved=10**6, besides=0.0)  # faster with more: then bytes cost nothing
     assert np.isinf(fleet.status(np.array([0]), 1).upload).all()
+
+
+def test_what_is_known_of_clients_that_there_are_not_is_refused():
+    with pytest.raises(RunFolderError, match="knows client 7, but there are only 2"):
+        MeasuredFleet(Fleet(FLEETS["boards"], 2, 1)).restore({7: (1.0, 1.0, 1.0, 0.0, 0.0)})
+
+
+def test_a_deadline_by_the_plan_waits_until_all_of_it_was_measured(world):
+    clock = WallClock(deadline_factor=1e-9)
+    for device, late in (("unknown", False), ("measured", True)):
+        clock.absent([replace(world.assignment(), device=device)], 1)
+        time.sleep(0.01)
+        assert (clock.over(0) is not None) == late
 
 
 # the app
@@ -421,6 +476,10 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
     more = flower_app.lead({**settings, "rounds": 3}, NOTHING)
     assert [record.round for record in more.records] == [1, 2, 3]
     assert more.records[2].seconds > more.records[1].seconds == first.records[1].seconds
+    assert first.state.measured
+    assert more.state.measured.keys() >= first.state.measured.keys()  # also of those who were not asked again
+    with pytest.raises(ConfigError, match=r"engine\.clock cannot change"):
+        heroes.resume(tmp_path / "run", {"engine.clock": "virtual", "federation.rounds": 9})
 
 
 def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):

@@ -23,6 +23,7 @@ STATE = ServerState(
     {"b": torch.ones(2, 3), "a": torch.tensor(0.1)},
     HeroesMemory((3, 1, 0, 2), Estimates(0.1, 0.2, None, float("inf")), 0.7, 1e-30),
     residuals={9: {"b": torch.ones(2, 3)}, 2: {"b:c": torch.zeros(4)}},
+    measured={3: (1e9, 2.5, 1e5, 0.0, -1.5)},
 )
 WHOLE = checkpoints._packed(STATE)
 LENGTH = int.from_bytes(WHOLE[:8], "little")

@@ -66,7 +66,7 @@ def compare_command(
     strategies: Annotated[str, typer.Option(help="The schemes, with commas between.")] = ",".join(SCHEMES),
     seeds: Annotated[str, typer.Option(help="The seeds, with commas between.")] = "0",
     until_accuracy: Annotated[float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")] = None,
-    until_time: Annotated[float | None, typer.Option(help="Stop each run after these virtual seconds.")] = None,
+    until_time: Annotated[float | None, typer.Option(help="Stop each run after so many seconds of its clock.")] = None,
     until_traffic: Annotated[float | None, typer.Option(help="Stop each run after these megabytes.")] = None,
     engine: options.Engine = None,
     rounds: options.Rounds = None,

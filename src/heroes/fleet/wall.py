@@ -9,11 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from heroes.contracts import Timing
+from heroes.errors import RunFolderError
 from heroes.fleet.clock import closing_time
 from heroes.fleet.devices import Fleet
 from heroes.messages import Assignment, Cohort, Floats, Integers, Lost
 
+UNKNOWN = "unknown"  # the device of a client that was never measured
 _WEIGHT = 0.5  # of the newest measurement in the running mean
+_PRIOR = 0.1  # how far bytes must have differed, as a share of them, for what a byte takes to be believed by half
 _LEAST = 1e-3  # seconds; a shorter time cannot be told from none
 
 
@@ -41,7 +44,8 @@ class WallClock:
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         """The round begins. Nobody can know who will not be in."""
         self._begun, self._wanted, self._heard, self._spent = time.monotonic(), wanted, {}, {}
-        self._limit = closing_time(plan, self.deadline, self.deadline_factor)
+        guessed = any(assignment.device == UNKNOWN for assignment in plan)  # then the planned length means little
+        self._limit = closing_time(plan, self.deadline, None if guessed else self.deadline_factor)
         return ()
 
     def hear(self, client: int, spent: tuple[float, float] | None = None) -> None:
@@ -65,7 +69,7 @@ class MeasuredFleet:
     """Clients as they were measured, in running means; for one that was not yet, what the others are like, else a guess.
 
     Of a client its speed is known, and what a round takes it besides training: so much whatever travels, and so much for every
-    byte. How much is which shows when a client gets other widths; until then all of it is taken to be fixed.
+    byte. How much is which shows when a client gets other widths; until then, and long after, all of it is taken to be fixed.
     """
 
     def __init__(self, guess: Fleet) -> None:
@@ -77,9 +81,15 @@ class MeasuredFleet:
 
     @property
     def fastest(self) -> float:
-        """FLOP/s of the fastest client that is known, or of the fastest device guessed at."""
-        speeds = self._kept[:, 0]
-        return self.guess.fastest if np.isnan(speeds).all() else float(np.nanmax(speeds))
+        """FLOP/s of the fastest client that is known, or of the fastest device guessed at.
+
+        A client says itself how fast it is. Where there are others to compare it with, it counts for no more than twice the next
+        one: a single boast must not make all others narrow.
+        """
+        known = np.sort(self._kept[~np.isnan(self._kept[:, 0]), 0])
+        if not len(known):
+            return self.guess.fastest
+        return float(known[-1] if len(known) < 3 else min(known[-1], 2 * known[-2]))
 
     def note(self, client: int, flops: float, training: float, moved: int, besides: float) -> None:
         """A client did so many FLOPs in so many seconds, and a round with so many bytes took it so many seconds besides."""
@@ -101,23 +111,24 @@ class MeasuredFleet:
 
     def restore(self, known: Mapping[int, tuple[float, ...]]) -> None:
         """Go on with what was known."""
+        if any(client >= len(self) for client in known):
+            raise RunFolderError(f"the checkpoint knows client {max(known)}, but there are only {len(self)}, from 0 on")
         self._kept[:] = np.nan
         for client, values in known.items():
             self._kept[client] = values
 
     def status(self, clients: Integers, round_number: int, attempt: int = 0) -> Cohort:
         """What the server knows of these clients."""
-        guess = self.guess.status(clients, round_number, attempt)
         if np.isnan(self._kept[:, 0]).all():
-            return replace(guess, devices=("unknown",) * len(clients))
+            guess = self.guess.status(clients, round_number, attempt)
+            return replace(guess, devices=(UNKNOWN,) * len(clients))
         speed, besides, moved, variance, covariance = self._kept.T
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope = np.clip(covariance / variance, 0.0, besides / moved)
-            a_byte = np.where(variance == 0, 0.0, slope)  # still NaN where nothing is known
+        a_byte = np.clip(covariance / (variance + (_PRIOR * moved) ** 2), 0.0, besides / moved)
+        with np.errstate(divide="ignore"):
             rate = 1.0 / _known(a_byte, clients)
         return Cohort(
             clients=clients,
-            devices=tuple("unknown" if np.isnan(speed[client]) else "measured" for client in clients),
+            devices=tuple(UNKNOWN if np.isnan(speed[client]) else "measured" for client in clients),
             speed=_known(speed, clients),
             upload=rate,
             download=rate,
@@ -128,4 +139,4 @@ class MeasuredFleet:
 
 def _known(measured: Floats, clients: Integers) -> Floats:
     """What was measured of these clients; of others, what the known are like."""
-    return np.where(np.isnan(measured[clients]), np.nanmean(measured), measured[clients])
+    return np.where(np.isnan(measured[clients]), np.nanmedian(measured), measured[clients])

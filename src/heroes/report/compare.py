@@ -67,8 +67,12 @@ def _refuse(
     if len(tasks) > 1:
         said = "; ".join(f"{task} ({', '.join(labels)})" for task, labels in sorted(tasks.items()))
         raise HeroesError(f"runs of different tasks cannot be compared: {said}")
-    if len(clocks := {run.clock for run in runs}) > 1:
-        raise HeroesError(f"runs in {' and in '.join(sorted(clocks))} time cannot be compared: their seconds are not the same")
+    clocks: dict[str, list[str]] = {}
+    for run in runs:
+        clocks.setdefault(run.clock, []).append(run.label)
+    if len(clocks) > 1:
+        said = "; ".join(f"{clock} ({', '.join(labels)})" for clock, labels in sorted(clocks.items()))
+        raise HeroesError(f"runs in different times cannot be compared, their seconds are not the same: {said}")
     for target in targets or ():
         if not 0 < target <= 1:
             raise ConfigError(f"target accuracy is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 %")

@@ -85,7 +85,14 @@ class Comparison:
             }
             for group in self.groups
         ]
-        return {"task": self.task, "smooth": self.smooth, "groups": groups, "measures": self.rows(), "notes": list(self.notes)}
+        return {
+            "task": self.task,
+            "clock": self.clock,
+            "smooth": self.smooth,
+            "groups": groups,
+            "measures": self.rows(),
+            "notes": list(self.notes),
+        }
 
     def as_csv(self) -> str:
         """One line per measure, with a header; what was not reached is left empty."""

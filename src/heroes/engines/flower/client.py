@@ -74,7 +74,7 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
             start = time.perf_counter()
             update = trainer.trained(task, data.train, data.shares[task.assignment.client])
             slowness = float(context.node_config.get("slowness", 1.0))
-            time.sleep((slowness - 1.0) * (time.perf_counter() - start))  # a node may play one that is so many times slower
+            time.sleep(max(0.0, slowness - 1.0) * (time.perf_counter() - start))  # it may play a slower one
             seconds = time.perf_counter() - start
             packed, _ = trainer.packed(task, update.tensors)
     except Exception as error:  # the user's model and transform can fail in any way

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from flwr.app import Message, MessageType
@@ -137,18 +136,23 @@ class FlowerEngine(Scoring):
         assignment = sent.assignment
         assert assignment is not None
         if waiting.get(assignment.client) is not assignment:
-            yield from self._stray(assignment, reply)
+            yield from self._stray(sent, reply)
             return
         del waiting[assignment.client]
         found = self._read(assignment, reply, lambda: make_task(assignment).tensors)
         if isinstance(found, Update) and self.clock is not None:
-            self.clock.hear(assignment.client, self._measure(assignment, values_of(reply.content), time.monotonic() - sent.at))
+            self.clock.hear(assignment.client, self._measure(sent, reply))
         yield found
 
-    def _stray(self, assignment: Assignment, reply: Message) -> Iterator[Update]:
-        """An answer to an earlier round: it is handed on without its tensors, to be counted and refused."""
-        found = self._read(assignment, reply, None)
+    def _stray(self, sent: _Sent, reply: Message) -> Iterator[Update]:
+        """An answer to an earlier round: it is handed on without its tensors, to be counted and refused.
+
+        Its client was slower than was thought, which is good to know.
+        """
+        assert sent.assignment is not None
+        found = self._read(sent.assignment, reply, None)
         if isinstance(found, Update):
+            self._measure(sent, reply)
             yield found
 
     def _read(self, assignment: Assignment, reply: Message, received: Callable[[], Tensors] | None) -> Update | Lost:
@@ -176,10 +180,11 @@ class FlowerEngine(Scoring):
         except Exception as error:  # whatever a node may send
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
-    def _measure(self, assignment: Assignment, values: Mapping[str, Any], round_trip: float) -> tuple[float, float] | None:
+    def _measure(self, sent: _Sent, reply: Message) -> tuple[float, float] | None:
         """How long the client computed, if it says so, and how long the rest took; the fleet hears of it."""
-        trained = values.get("trained")
-        if self.fleet is None or not isinstance(trained, float) or not 0.0 <= trained <= round_trip:
+        assignment, round_trip = sent.assignment, time.monotonic() - sent.at
+        trained = values_of(reply.content).get("trained")
+        if self.fleet is None or assignment is None or not isinstance(trained, float) or not 0.0 <= trained <= round_trip:
             return None
         moved, besides = assignment.bytes_down + assignment.bytes_up, round_trip - trained
         self.fleet.note(assignment.client, self.flops(assignment), trained, moved, besides)
@@ -238,8 +243,7 @@ class FlowerEngine(Scoring):
                 self._asked[number] = now
                 self._push(Message(content({"config": self.config}), number, MessageType.QUERY), None)
         for sent, reply in self._hear():
-            assert sent.assignment is not None
-            self._strays.extend(self._stray(sent.assignment, reply))
+            self._strays.extend(self._stray(sent, reply))
 
     def _meet(self, sent: _Sent, reply: Message) -> None:
         """A node says who it is. Of two that say the same the later is believed: the other may be gone without a word."""

@@ -24,7 +24,7 @@ from heroes.wire import raw
 
 Shapes = Mapping[str, tuple[int, ...]]
 _HEROES, _VALUES = "heroes", "values"
-_LARGE = 2**22  # bytes; Flower carries larger arrays in pieces
+_LARGE = 5 * 2**20  # bytes; Flower carries larger arrays in pieces of so many
 
 
 def content(values: Mapping[str, Any], **groups: bytes) -> RecordDict:
