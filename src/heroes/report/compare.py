@@ -61,18 +61,13 @@ def _refuse(
 ) -> None:
     if not runs:
         raise HeroesError("there is nothing to compare: give at least one run folder")
-    tasks: dict[str, list[str]] = {}
-    for run in runs:
-        tasks.setdefault(run.task, []).append(run.label)
-    if len(tasks) > 1:
-        said = "; ".join(f"{task} ({', '.join(labels)})" for task, labels in sorted(tasks.items()))
-        raise HeroesError(f"runs of different tasks cannot be compared: {said}")
-    clocks: dict[str, list[str]] = {}
-    for run in runs:
-        clocks.setdefault(run.clock, []).append(run.label)
-    if len(clocks) > 1:
-        said = "; ".join(f"{clock} ({', '.join(labels)})" for clock, labels in sorted(clocks.items()))
-        raise HeroesError(f"runs in different times cannot be compared, their seconds are not the same: {said}")
+    for what, of in (("of different tasks", [run.task for run in runs]), ("by different clocks", [run.clock for run in runs])):
+        labels: dict[str, list[str]] = {}
+        for run, value in zip(runs, of, strict=True):
+            labels.setdefault(value, []).append(run.label)
+        if len(labels) > 1:
+            said = "; ".join(f"{value} ({', '.join(names)})" for value, names in sorted(labels.items()))
+            raise HeroesError(f"runs {what} cannot be compared: {said}")
     for target in targets or ():
         if not 0 < target <= 1:
             raise ConfigError(f"target accuracy is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 %")
