@@ -63,10 +63,10 @@ def _refuse(
         raise HeroesError("there is nothing to compare: give at least one run folder")
     for what, of in (("of different tasks", [run.task for run in runs]), ("by different clocks", [run.clock for run in runs])):
         labels: dict[str, list[str]] = {}
-        for run, value in zip(runs, of, strict=True):
-            labels.setdefault(value, []).append(run.label)
+        for run, kind in zip(runs, of, strict=True):
+            labels.setdefault(kind, []).append(run.label)
         if len(labels) > 1:
-            said = "; ".join(f"{value} ({', '.join(names)})" for value, names in sorted(labels.items()))
+            said = "; ".join(f"{kind} ({', '.join(names)})" for kind, names in sorted(labels.items()))
             raise HeroesError(f"runs {what} cannot be compared: {said}")
     for target in targets or ():
         if not 0 < target <= 1:
