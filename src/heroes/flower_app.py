@@ -110,7 +110,7 @@ def lead(settings: dict[str, Any], own: Parts) -> Run:
 def configured(settings: dict[str, Any]) -> Config:
     """The configuration from the app's folder, which Flower puts on the path of modules."""
     name = str(settings.get("config", "config.toml"))
-    for place in ("", *sys.path):
+    for place in filter(None, sys.path):  # not the folder where the SuperLink was started: Flower has a config.toml, too
         if (Path(place) / name).is_file():
             return load(Path(place) / name, recipe)
     raise ConfigError(f"the run configuration says config = {name!r}, but the app's folder has no such file")

@@ -459,6 +459,8 @@ def app(tmp_path, monkeypatch):
     """The folder that `heroes flower init` writes, where Flower would put it."""
     command = init(tmp_path / "app")
     monkeypatch.syspath_prepend(str(tmp_path / "app"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text("[superlink]\n")  # as in the folder of Flower's own settings
     again = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (again.returncode, "already" in again.stderr) == (2, True)
     return tmp_path / "app"
