@@ -166,7 +166,5 @@ def test_real_time_is_called_so_and_not_compared_with_virtual_time(make_run: Mak
     assert "wall s" in text
     assert "virtual" not in text
     virtual = load_run(make_run("virtual", [0.4, 0.5]))
-    with pytest.raises(
-        HeroesError, match=r"different clocks cannot be compared: virtual \(virtual\); wall \(heroes, fedavg\)"
-    ):
+    with pytest.raises(HeroesError, match=r"different clocks cannot be compared: virtual \(virtual\); wall \(heroes, fedavg\)"):
         compare([*real, virtual])
