@@ -82,8 +82,7 @@ class Parts:
 
     def _prepare(self, text: str, client: int) -> tuple[Trainer, FederatedData]:
         config = parse(tomllib.loads(text))
-        if not 0 <= client < config.federation.clients:
-            raise ConfigError(f"partition-id is {client}, but there are {config.federation.clients} clients, from 0 on")
+        flower.check_number(client, config.federation.clients)  # before data of the user's own are asked for
         return at_clients(config, self.model, self.here(config, client))
 
 

@@ -15,10 +15,10 @@ for _name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 try:
-    from heroes.engines.flower.client import client_app
+    from heroes.engines.flower.client import check_number, client_app
     from heroes.engines.flower.engine import FlowerEngine
     from heroes.engines.flower.grids import linked, simulated, using
 except ImportError as error:
     raise ConfigError(f"Flower is not there ({error}): pip install 'heroes-fl[flower]'") from None
 
-__all__ = ["FlowerEngine", "client_app", "linked", "simulated", "using"]
+__all__ = ["FlowerEngine", "check_number", "client_app", "linked", "simulated", "using"]

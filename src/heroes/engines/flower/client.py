@@ -44,14 +44,19 @@ def _resident(prepare: Prepare, context: Context) -> tuple[Trainer, FederatedDat
     return prepare(str(context.state.config_records["heroes"]["config"]), int(context.node_config["partition-id"]))
 
 
+def check_number(client: int, clients: int) -> None:
+    """A node's number must be that of a client."""
+    if not 0 <= client < clients:
+        raise ConfigError(f"partition-id is {client}, but there are {clients} clients, from 0 on")
+
+
 def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
     """Who this node is. The configuration stays with the node."""
     node = context.node_config
     try:
         text, client = str(values_of(message.content)["config"]), int(node["partition-id"])
         _, data = prepare(text, client)
-        if not 0 <= client < len(data.shares):
-            raise ConfigError(f"partition-id is {client}, but there are {len(data.shares)} clients, from 0 on")
+        check_number(client, len(data.shares))
         context.state["heroes"] = ConfigRecord({"config": text})
         answer: dict[str, Any] = {"client": client, "keeps": "model-out" in node, "width": int(node.get("width", 0))}
     except HeroesError as error:
