@@ -1,1 +1,3 @@
-"""Timings of the product, every side in one run. `python -m benchmarks` lists them; `make bench` runs them all."""
+"""Timings of the product, every side in one run. `python -m benchmarks` lists them; `make bench` runs them
+all.
+"""

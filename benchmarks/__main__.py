@@ -25,7 +25,9 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="*", choices=[*ALL, []], help="what to measure", metavar="NAME")
-    parser.add_argument("--quick", action="store_true", help="few turns, to see that it runs; the figures mean little")
+    parser.add_argument(
+        "--quick", action="store_true", help="few turns, to see that it runs; the figures mean little"
+    )
     chosen = parser.parse_args()
     for name in chosen.name or ALL:
         importlib.import_module(f"benchmarks.{name}").main(quick=chosen.quick)

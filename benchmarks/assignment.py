@@ -1,8 +1,10 @@
-"""How long the server takes to decide who trains what: `Heroes.assign` in mid-run, for cohorts of ten to ten thousand.
+"""How long the server takes to decide who trains what: `Heroes.assign` in mid-run, for cohorts of ten to ten
+thousand.
 
-The goals are for the default settings; the other block choices and deadline rules are shown beside them. Devices are as fast as
-it takes for all widths to be met equally often: with most clients at full width there would be little to choose. Seconds are
-those of the processor, since one thread decides and waits for nothing: what else the machine does counts for less.
+The goals are for the default settings; the other block choices and deadline rules are shown beside them.
+Devices are as fast as it takes for all widths to be met equally often: with most clients at full width there
+would be little to choose. Seconds are those of the processor, since one thread decides and waits for nothing:
+what else the machine does counts for less.
 """
 
 from __future__ import annotations
@@ -34,18 +36,33 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def main(quick: bool) -> None:
     figures = [_measured(max_width, cohort, quick) for max_width in (4, 16) for cohort in GOALS]
     rows = [
-        [str(f["max_width"]), f"{f['cohort']:,}", f"{1e3 * f['goal']:g}", *(f"{1e3 * s:.2f}" for s in f["seconds"].values())]
+        [
+            str(f["max_width"]),
+            f"{f['cohort']:,}",
+            f"{1e3 * f['goal']:g}",
+            *(f"{1e3 * s:.2f}" for s in f["seconds"].values()),
+        ]
         for f in figures
     ]
-    show("milliseconds to assign", ["P", "clients", "goal", *SETTINGS], rows, "medians; the goal is for the default settings")
+    show(
+        "milliseconds to assign",
+        ["P", "clients", "goal", *SETTINGS],
+        rows,
+        "medians; the goal is for the default settings",
+    )
     save("assignment", figures)
 
 
 def _measured(max_width: int, cohort: int, quick: bool) -> dict[str, Any]:
     strategy, state = mid_run(max_width)
-    clients = all_widths(strategy, Fleet(FLEETS["boards"], cohort, 0).status(np.arange(cohort), state.round + 1))
+    clients = all_widths(
+        strategy, Fleet(FLEETS["boards"], cohort, 0).status(np.arange(cohort), state.round + 1)
+    )
     calls = 3 if quick else max(3, 2_000 // cohort)
-    sides = {name: _assigning(replace(strategy, **changes), state, clients, calls) for name, changes in SETTINGS.items()}
+    sides = {
+        name: _assigning(replace(strategy, **changes), state, clients, calls)
+        for name, changes in SETTINGS.items()
+    }
     found = take_turns(sides, 1 if quick else 9)
     return {
         "max_width": max_width,
@@ -57,7 +74,9 @@ def _measured(max_width: int, cohort: int, quick: bool) -> dict[str, Any]:
 
 
 def mid_run(max_width: int) -> tuple[Heroes, ServerState[HeroesMemory]]:
-    """The digits recipe at this P, some rounds on: blocks unevenly trained, estimates there, the pace calibrated."""
+    """The digits recipe at this P, some rounds on: blocks unevenly trained, estimates there, the pace
+    calibrated.
+    """
     config = recipes.digits().changed({"model.max_width": max_width, "engine.name": "in_process"})
     strategy = assemble(config).strategy
     assert isinstance(strategy, Heroes)
@@ -73,7 +92,9 @@ def all_widths(strategy: Heroes, cohort: Cohort) -> Cohort:
     return replace(cohort, speed=1.01 * strategy.costs.step_flops[widths] / limit)
 
 
-def _assigning(strategy: Heroes, state: ServerState[HeroesMemory], cohort: Cohort, calls: int) -> Callable[[], float]:
+def _assigning(
+    strategy: Heroes, state: ServerState[HeroesMemory], cohort: Cohort, calls: int
+) -> Callable[[], float]:
     def seconds() -> float:
         start = time.thread_time()
         for _ in range(calls):

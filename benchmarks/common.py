@@ -1,7 +1,8 @@
 """What the benchmarks share: sides that take turns, medians, a table on the screen, figures in a JSON file.
 
-A machine is never quite alone and its speed drifts, so every figure that matters is a ratio between sides that took turns in one
-run. The first turn of a side warms up caches, pages and kernels; it is reported apart and enters no median.
+A machine is never quite alone and its speed drifts, so every figure that matters is a ratio between sides
+that took turns in one run. The first turn of a side warms up caches, pages and kernels; it is reported apart
+and enters no median.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Side:
 
 
 def take_turns(sides: Mapping[str, Callable[[], object]], turns: int) -> dict[str, Side]:
-    """Call every side once to warm up and then `turns` times, one after the other. A side may return its own seconds."""
+    """Call every side once to warm up and then `turns` times, one after the other. A side may return its own
+    seconds.
+    """
     found = {name: Side() for name in sides}
     for turn in range(turns + 1):
         for name, call in sides.items():
@@ -49,7 +52,10 @@ def take_turns(sides: Mapping[str, Callable[[], object]], turns: int) -> dict[st
                 found[name].first = seconds
             else:
                 found[name].turns.append(seconds)
-        say(f"turn {turn} of {turns}: " + ", ".join(f"{name} {_last(side):.4g} s" for name, side in found.items()))
+        say(
+            f"turn {turn} of {turns}: "
+            + ", ".join(f"{name} {_last(side):.4g} s" for name, side in found.items())
+        )
     return found
 
 
@@ -74,10 +80,14 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], note:
 
 
 def save(name: str, figures: object) -> None:
-    """Write the figures of a benchmark, and on what machine they were taken, where the next run overwrites them."""
+    """Write the figures of a benchmark, and on what machine they were taken, where the next run overwrites
+    them.
+    """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"benchmark": name, "machine": machine(), "figures": figures}, indent=1) + "\n")
+    path.write_text(
+        json.dumps({"benchmark": name, "machine": machine(), "figures": figures}, indent=1) + "\n"
+    )
     say(f"wrote {path}")
 
 
@@ -94,4 +104,7 @@ def machine() -> dict[str, Any]:
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.common import save, say, show
-from heroes.local_training import LocalSettings, Trainer
+from heroes.client.training import LocalSettings, Trainer
 from heroes.models import MODELS
 from heroes.models.family import Family, LocalModel
 
@@ -56,11 +56,19 @@ def main(quick: bool = False) -> None:
             ratio = statistics.median(c / d for c, d in zip(composed, dense, strict=True))
             goal = case.goal if case.goal and width == max(WIDTHS) else 1.05
             milliseconds = [statistics.median(side) / case.steps * 1e3 for side in (dense, composed)]
-            rows.append((f"{name}, width {width}", *(f"{m:.2f}" for m in milliseconds), f"{ratio:.2f}", f"{goal:.2f}"))
-            figures.append({"model": name, "width": width, "dense_ms": milliseconds[0], "composed_ms": milliseconds[1]})
+            rows.append(
+                (f"{name}, width {width}", *(f"{m:.2f}" for m in milliseconds), f"{ratio:.2f}", f"{goal:.2f}")
+            )
+            figures.append(
+                {"model": name, "width": width, "dense_ms": milliseconds[0], "composed_ms": milliseconds[1]}
+            )
             figures[-1] |= {"ratio": ratio, "goal": goal}
             say("  ".join(rows[-1]))
-    show("A training step, composed against dense, one thread", ("", "dense ms", "composed ms", "ratio", "goal"), rows)
+    show(
+        "A training step, composed against dense, one thread",
+        ("", "dense ms", "composed ms", "ratio", "goal"),
+        rows,
+    )
     save("composition", figures)
 
 
@@ -69,7 +77,11 @@ def _measure(family: Family, case: Case, width: int, turns: int) -> tuple[list[f
     trainer = Trainer(family, LocalSettings(momentum=0.9))
     inputs, targets = case.batch(), torch.randint(0, case.classes, (len(case.batch()),))
     factors = {name: torch.randn(shape) * 0.05 for name, shape in family.tensor_shapes(width).items()}
-    sides = [_steps(trainer, trainer.model("dense", width), family.plain_weights(factors), inputs, targets, case.steps)]
+    sides = [
+        _steps(
+            trainer, trainer.model("dense", width), family.plain_weights(factors), inputs, targets, case.steps
+        )
+    ]
     sides.append(_steps(trainer, trainer.model("composed", width), factors, inputs, targets, case.steps))
     seconds: tuple[list[float], list[float]] = [], []
     for turn in range(turns + 1):
@@ -81,7 +93,9 @@ def _measure(family: Family, case: Case, width: int, turns: int) -> tuple[list[f
     return seconds
 
 
-def _steps(trainer: Trainer, model: LocalModel, tensors: Any, inputs: Tensor, targets: Tensor, steps: int) -> Callable[[], None]:
+def _steps(
+    trainer: Trainer, model: LocalModel, tensors: Any, inputs: Tensor, targets: Tensor, steps: int
+) -> Callable[[], None]:
     """What makes up local training: forward, backward, update."""
     model.load(tensors)
     parameters = list(model.parameters.values())

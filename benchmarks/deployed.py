@@ -1,7 +1,9 @@
-"""A deployed Flower federation on loopback: what a round takes, and what goes through the sockets between nodes and SuperLink.
+"""A deployed Flower federation on loopback: what a round takes, and what goes through the sockets between
+nodes and SuperLink.
 
-Two nodes and the CNN of CIFAR-10 on drawn images, one local step. All nodes reach the SuperLink through a tap that counts bytes:
-tasks, answers, HTTP around them and the polling of nodes. The first round is left out; it has the app and the first questions.
+Two nodes and the CNN of CIFAR-10 on drawn images, one local step. All nodes reach the SuperLink through a tap
+that counts bytes: tasks, answers, HTTP around them and the polling of nodes. The first round is left out; it
+has the app and the first questions.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ client_app = parts.client_app()
 
 @dataclass(frozen=True)
 class Deployed:
-    """A round of a deployment, on average: its seconds, the bytes of its tensors, and all bytes that went through the tap."""
+    """A round of a deployment, on average: its seconds, the bytes of its tensors, and all bytes that went
+    through the tap.
+    """
 
     width: int
     bits: int
@@ -61,8 +65,14 @@ def measure(width: int, bits: int) -> Deployed:
     with tempfile.TemporaryDirectory(prefix="deployed-") as name:
         folder = Path(name)
         limit = WIDEST if width == 4 else NARROWEST
-        app = _app(folder / "app", {"strategy.step_limit": limit, "exchange.up_bits": bits, "exchange.down_bits": bits})
-        with Federation(folder / "federation", server_for=lambda number: TAP) as federation, tapped(federation.port) as tap:
+        app = _app(
+            folder / "app",
+            {"strategy.step_limit": limit, "exchange.up_bits": bits, "exchange.down_bits": bits},
+        )
+        with (
+            Federation(folder / "federation", server_for=lambda number: TAP) as federation,
+            tapped(federation.port) as tap,
+        ):
             federation.superlink()
             for number in range(NODES):
                 federation.supernode(number)
@@ -126,9 +136,16 @@ def tapped(port: int) -> Iterator[Tap]:
 
 
 def _app(folder: Path, settings: dict[str, object]) -> Path:
-    common = {"federation.clients": NODES, "federation.cohort": NODES, "strategy.adaptive_tau": "false", "training.batch_size": 4}
+    common = {
+        "federation.clients": NODES,
+        "federation.cohort": NODES,
+        "strategy.adaptive_tau": "false",
+        "training.batch_size": 4,
+    }
     once = {"strategy.tau_first": 1, "strategy.tau_min": 1, "strategy.tau_max": 1}
-    changes = [word for key, value in (common | once | settings).items() for word in ("--set", f"{key}={value}")]
+    changes = [
+        word for key, value in (common | once | settings).items() for word in ("--set", f"{key}={value}")
+    ]
     command = [program("heroes"), "flower", "init", str(folder), "--own", "--task", "cifar10", *changes]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     (folder / "own_parts.py").write_text(PARTS)

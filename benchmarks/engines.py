@@ -1,9 +1,11 @@
-"""What carrying tasks costs: seconds a round and a client on every engine, and bytes on the wire against the payload.
+"""What carrying tasks costs: seconds a round and a client on every engine, and bytes on the wire against the
+payload.
 
-Digits with one local step, so that little is left but carrying; two cohorts, from whose difference the share of a client follows.
-All engines run on this machine with two workers (MPI: three ranks) and take turns. Rounds are timed inside a run; the first three
-are left out. Bytes are those of a task of the CIFAR-10 model and of its answer, as each engine packs them; and, of a deployed
-Flower federation, all that goes through its sockets.
+Digits with one local step, so that little is left but carrying; two cohorts, from whose difference the share
+of a client follows. All engines run on this machine with two workers (MPI: three ranks) and take turns.
+Rounds are timed inside a run; the first three are left out. Bytes are those of a task of the CIFAR-10 model
+and of its answer, as each engine packs them; and, of a deployed Flower federation, all that goes through its
+sockets.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ import torch
 from benchmarks import deployed
 from benchmarks.common import save, say, show
 from heroes import Config, recipes, run
-from heroes.exchange import pack_tensors, pack_update, tensors_bytes, unpack_tensors
 from heroes.messages import Assignment, Estimates, RoundRecord, Selection, Task, Update
 from heroes.models.cnn import build
 from heroes.models.family import Family
-from heroes.wire import Frame, Parcels, task_frame, update_frame
+from heroes.slices.exchange import pack_tensors, pack_update, tensors_bytes, unpack_tensors
+from heroes.transport.wire import Frame, Parcels, task_frame, update_frame
 
 ENGINES = ("in_process", "processes", "mpi", "flower")
 COHORTS = (4, 20)
@@ -37,18 +39,28 @@ MOST_OVERHEAD = 0.02  # the goal: bytes beside the payload
 
 def main(quick: bool) -> None:
     turns = 1 if quick else 3
-    found: dict[str, dict[int, list[float]]] = {engine: {cohort: [] for cohort in COHORTS} for engine in ENGINES}
+    found: dict[str, dict[int, list[float]]] = {
+        engine: {cohort: [] for cohort in COHORTS} for engine in ENGINES
+    }
     for turn in range(turns):
         for engine in ENGINES:
             for cohort in COHORTS:
                 found[engine][cohort].append(_timed(engine, cohort))
-                say(f"turn {turn + 1} of {turns}: {engine}, {cohort} clients: {1000 * found[engine][cohort][-1]:.1f} ms a round")
+                say(
+                    f"turn {turn + 1} of {turns}: {engine}, {cohort} clients: {1000 * found[engine][cohort][-1]:.1f} ms a round"
+                )
     rows = []
     for engine, of in found.items():
         small, large = (median(of[cohort]) for cohort in COHORTS)
         client = (large - small) / (COHORTS[1] - COHORTS[0])
-        rows.append((engine, *(f"{1000 * s:.1f} ms" for s in (small, large, client, small - COHORTS[0] * client))))
-    show("Carrying", ("engine", *(f"round of {cohort}" for cohort in COHORTS), "a client", "a round besides"), rows)
+        rows.append(
+            (engine, *(f"{1000 * s:.1f} ms" for s in (small, large, client, small - COHORTS[0] * client)))
+        )
+    show(
+        "Carrying",
+        ("engine", *(f"round of {cohort}" for cohort in COHORTS), "a client", "a round besides"),
+        rows,
+    )
     sizes = _sizes()
     show(
         "On the wire",
@@ -64,7 +76,14 @@ def main(quick: bool) -> None:
         f"Flower deployed on loopback, {deployed.NODES} nodes, all bytes through their sockets",
         ("width", "bits", "a round", "payload of a round", "bytes", "besides"),
         [
-            (str(d.width), str(d.bits), f"{d.seconds:.1f} s", f"{d.payload:,.0f}", f"{d.carried:,.0f}", f"{d.besides:.1f} %")
+            (
+                str(d.width),
+                str(d.bits),
+                f"{d.seconds:.1f} s",
+                f"{d.payload:,.0f}",
+                f"{d.carried:,.0f}",
+                f"{d.besides:.1f} %",
+            )
             for d in real
         ],
     )
@@ -99,8 +118,17 @@ def _config(engine: str, cohort: int) -> Config:
 def _timed(engine: str, cohort: int) -> float:
     command = [sys.executable, "-m", "benchmarks.engines", engine, str(cohort)]
     if engine == "mpi":
-        command = [str(Path(sys.executable).parent / "mpiexec"), "-n", "3", "--allow-run-as-root", "--oversubscribe", *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        command = [
+            str(Path(sys.executable).parent / "mpiexec"),
+            "-n",
+            "3",
+            "--allow-run-as-root",
+            "--oversubscribe",
+            *command,
+        ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     if done.returncode:
         raise RuntimeError(f"{engine} failed: {done.stderr[-2000:]}")
     return float(json.loads(done.stdout.strip().splitlines()[-1]))
@@ -124,9 +152,24 @@ def _sizes() -> list[tuple[str, int, int, int, int]]:
 def _exchange(family: Family, width: int) -> tuple[Task, Update]:
     """A task of this width as it may be, and an answer to it."""
     shapes = family.tensor_shapes(width)
-    tensors = {name: torch.randn(shape, generator=torch.Generator().manual_seed(0)) for name, shape in shapes.items()}
+    tensors = {
+        name: torch.randn(shape, generator=torch.Generator().manual_seed(0)) for name, shape in shapes.items()
+    }
     selection = Selection(width, tuple(range(width)), tuple(range(width * width)))
-    given = Assignment(100, 17, "AGX Xavier", selection, 25, 0.0234567, 0.123456, 0.234567, 1.23456, 10**6, 10**6, nonce=2**62)
+    given = Assignment(
+        100,
+        17,
+        "AGX Xavier",
+        selection,
+        25,
+        0.0234567,
+        0.123456,
+        0.234567,
+        1.23456,
+        10**6,
+        10**6,
+        nonce=2**62,
+    )
     moved = {name: tensor + 0.01 for name, tensor in tensors.items()}
     estimates = Estimates(1.23456789, 2.3456789, 3.456789, 4.56789)
     return Task(given, tensors, 2**61), Update(17, 100, moved, 500, estimates, nonce=2**62)
@@ -140,7 +183,7 @@ def _flower_length(task: Task, update: Update, bits: int) -> int:
     """As Flower's messages are made for both ways, from header to tensors."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
-    from heroes.engines.flower.messages import content, joined, order_of
+    from heroes.transport.engines.flower.messages import content, joined, order_of
 
     down = pack_tensors(task.tensors, bits) if bits < 32 else task.tensors
     got = unpack_tensors(pack_tensors(task.tensors, bits)) if bits < 32 else task.tensors
@@ -150,7 +193,9 @@ def _flower_length(task: Task, update: Update, bits: int) -> int:
         content({**order_of(replace(task, tensors=got)), "bits": bits}, tensors=joined(down)),
         content({**update_frame(update).header, **took}, tensors=joined(up)),
     )
-    return sum(len(part.deflate()) for message in messages for part in get_all_nested_objects(message).values())
+    return sum(
+        len(part.deflate()) for message in messages for part in get_all_nested_objects(message).values()
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Client-steps per second of a whole federation against a bare PyTorch loop that does the same steps and nothing else.
+"""Client-steps per second of a whole federation against a bare PyTorch loop that does the same steps and
+nothing else.
 
-The bare loop is what one would write by hand: a module, a batch indexed out of tensors in memory, cross-entropy, backward,
-`torch.optim.SGD`; two processes of one thread each, which share the work out by its length. It samples nobody, cuts, sends,
-checks and averages nothing.
+The bare loop is what one would write by hand: a module, a batch indexed out of tensors in memory,
+cross-entropy, backward, `torch.optim.SGD`; two processes of one thread each, which share the work out by its
+length. It samples nobody, cuts, sends, checks and averages nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from torch import Tensor
 from benchmarks.common import Side, ratio, save, say, show, take_turns
 from heroes import recipes, rounds
 from heroes.assemble import assemble
-from heroes.config import Config
 from heroes.data.examples import Examples, FederatedData, Shares
 from heroes.messages import Assignment, Plan
 from heroes.models import MODELS
 from heroes.models.family import Family
+from heroes.settings.config import Config
 
 WORKERS = 2
 GOAL = 0.9
@@ -34,7 +35,9 @@ GOAL = 0.9
 
 @dataclass(frozen=True)
 class Case:
-    """A recipe whose model is trained, the shape of its inputs (or the characters it reads), and the local steps of FedAvg."""
+    """A recipe whose model is trained, the shape of its inputs (or the characters it reads), and the local
+    steps of FedAvg.
+    """
 
     recipe: str
     shape: tuple[int, ...]
@@ -72,8 +75,12 @@ def main(quick: bool = False) -> None:
             share = ratio(sides["bare"], sides["heroes"])
             speeds = [steps / sides[side].median for side in ("bare", "heroes")]
             first = steps / sides["heroes"].first
-            rows.append((f"{name}, {scheme}", *(f"{s:.1f}" for s in (*speeds, first)), f"{share:.2f}", f"{GOAL:.2f}"))
-            figures.append({"case": name, "scheme": scheme, "bare": speeds[0], "heroes": speeds[1], "share": share})
+            rows.append(
+                (f"{name}, {scheme}", *(f"{s:.1f}" for s in (*speeds, first)), f"{share:.2f}", f"{GOAL:.2f}")
+            )
+            figures.append(
+                {"case": name, "scheme": scheme, "bare": speeds[0], "heroes": speeds[1], "share": share}
+            )
             figures[-1] |= {"heroes_first": first, "seconds": {side: s.turns for side, s in sides.items()}}
     header = ("", "bare loop", "heroes", "first round", "share", "goal")
     show("Client-steps per second, two processes of one thread each", header, rows)
@@ -122,7 +129,9 @@ def _plan(federation: rounds.Federation, state: Any) -> Plan:
 class _Bare:
     """Processes that each do a fixed list of (width, steps) when told."""
 
-    def __init__(self, family: Family, config: Config, data: FederatedData, plan: Sequence[Assignment]) -> None:
+    def __init__(
+        self, family: Family, config: Config, data: FederatedData, plan: Sequence[Assignment]
+    ) -> None:
         jobs: list[list[tuple[int, int]]] = [[] for _ in range(WORKERS)]
         for a in sorted(plan, key=lambda a: -a.step_seconds * a.tau * a.selection.width):
             least = min(jobs, key=lambda own: sum(w * w * tau for w, tau in own))
@@ -149,7 +158,9 @@ class _Bare:
             process.join()
 
 
-def _loop(link: Connection, family: Family, config: Config, train: Examples, jobs: list[tuple[int, int]]) -> None:
+def _loop(
+    link: Connection, family: Family, config: Config, train: Examples, jobs: list[tuple[int, int]]
+) -> None:
     torch.set_num_threads(1)
     composed = config.strategy.name == "heroes"
     modules: dict[int, Any] = {}
@@ -168,7 +179,13 @@ def _loop(link: Connection, family: Family, config: Config, train: Examples, job
 
 
 def _train(
-    module: Callable[[Tensor], Tensor], config: Config, inputs: Tensor, targets: Tensor, batch: int, tau: int, generator: Any
+    module: Callable[[Tensor], Tensor],
+    config: Config,
+    inputs: Tensor,
+    targets: Tensor,
+    batch: int,
+    tau: int,
+    generator: Any,
 ) -> None:
     t = config.training
     parameters = list(module.parameters())  # type: ignore[attr-defined]

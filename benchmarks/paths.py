@@ -1,4 +1,6 @@
-"""Measure a training step of composed layers on every path, and fit the prices by which `heroes.models.paths` chooses."""
+"""Measure a training step of composed layers on every path, and fit the prices by which `heroes.models.paths`
+chooses.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from scipy.optimize import nnls
 from torch import Tensor, nn
 
 from benchmarks.common import save, say, show
-from heroes.composition.compose import Layout, empty_factors
 from heroes.models.layers import ComposedConv2d, ComposedLinear
 from heroes.models.paths import CONVOLUTION, LINEAR, Work, quickest
+from heroes.slices.compose import Layout, empty_factors
 
 WIDTHS = (1, 2, 3, 4)
 
@@ -38,14 +40,20 @@ class Case:
 
     def layer(self, width: int, path: str) -> tuple[nn.Module, Tensor]:
         layout = self.layout
-        factors = [nn.Parameter(zeros) for zeros in empty_factors(layout, layout.rank(1.0, max(WIDTHS)), width)]
+        factors = [
+            nn.Parameter(zeros) for zeros in empty_factors(layout, layout.rank(1.0, max(WIDTHS)), width)
+        ]
         for factor in factors:
             nn.init.normal_(factor, std=0.1)
         if not self.image:
             dense = nn.Linear(width * layout.inputs, width * layout.outputs)
-            return ComposedLinear(dense, layout, *factors, path), torch.randn(self.batch, width * layout.inputs)
+            return ComposedLinear(dense, layout, *factors, path), torch.randn(
+                self.batch, width * layout.inputs
+            )
         size = layout.kernel[0]
-        conv = nn.Conv2d(width * layout.inputs, width * layout.outputs, size, self.stride, padding=size // 2, bias=False)
+        conv = nn.Conv2d(
+            width * layout.inputs, width * layout.outputs, size, self.stride, padding=size // 2, bias=False
+        )
         x = torch.randn(self.batch, width * layout.inputs, self.image, self.image)
         return ComposedConv2d(conv, layout, *factors, path), x.contiguous(memory_format=torch.channels_last)
 
@@ -56,12 +64,24 @@ class Case:
 
 
 CASES = [
-    *(Case(Layout(o, i, (3, 3)), batch, image) for i, o, image in [(8, 16, 8), (16, 16, 4)] for batch in (16, 32)),
-    *(Case(Layout(o, i, (3, 3)), batch, image) for i, o, image in [(16, 32, 16), (32, 32, 8)] for batch in (16, 32)),
+    *(
+        Case(Layout(o, i, (3, 3)), batch, image)
+        for i, o, image in [(8, 16, 8), (16, 16, 4)]
+        for batch in (16, 32)
+    ),
+    *(
+        Case(Layout(o, i, (3, 3)), batch, image)
+        for i, o, image in [(16, 32, 16), (32, 32, 8)]
+        for batch in (16, 32)
+    ),
     *(Case(Layout(o, o, (3, 3)), 32, image) for o, image in [(16, 16), (64, 4), (128, 2), (64, 8), (128, 4)]),
     *(Case(Layout(o, o // 2, (3, 3)), 32, image, 2) for o, image in [(32, 16), (64, 8), (128, 4)]),
     *(Case(Layout(o, o // 2, (1, 1)), 32, image, 2) for o, image in [(32, 16), (64, 8), (128, 4)]),
-    *(Case(Layout(o, i), rows) for i, o in [(64, 64), (64, 128), (128, 64), (128, 16)] for rows in (32, 512, 2048)),
+    *(
+        Case(Layout(o, i), rows)
+        for i, o in [(64, 64), (64, 128), (128, 64), (128, 16)]
+        for rows in (32, 512, 2048)
+    ),
 ]
 
 
@@ -72,12 +92,20 @@ def main(quick: bool = False) -> None:
         for width in WIDTHS:
             seconds = _measure(case, width, turns=3 if quick else 9)
             rows.append((case, width, seconds))
-            say(f"{case} width {width}: " + ", ".join(f"{path} {s * 1e3:.3g} ms" for path, s in seconds.items()))
+            say(
+                f"{case} width {width}: "
+                + ", ".join(f"{path} {s * 1e3:.3g} ms" for path, s in seconds.items())
+            )
     prices = {
-        name: {path: _fit([(c.work(w).amounts(path), s[path]) for c, w, s in rows if bool(c.image) == conv]) for path in paths}
+        name: {
+            path: _fit([(c.work(w).amounts(path), s[path]) for c, w, s in rows if bool(c.image) == conv])
+            for path in paths
+        }
         for name, conv, paths in [("CONVOLUTION", True, CONVOLUTION), ("LINEAR", False, LINEAR)]
     }
-    losses = sorted((s[quickest(case.work(width))] / min(s.values()), str(case), width) for case, width, s in rows)
+    losses = sorted(
+        (s[quickest(case.work(width))] / min(s.values()), str(case), width) for case, width, s in rows
+    )
     show(
         "Time of a layer on the path that the rule picks, against its best path (1 = the rule is right)",
         ("", "ratio"),
@@ -90,7 +118,10 @@ def main(quick: bool = False) -> None:
         for path, found in of_kind.items():
             print(f"    {path.upper()}: ({', '.join(f'{price:.3g}' for price in found)}),")
         print("}")
-    save("paths", {"prices": prices, "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows]})
+    save(
+        "paths",
+        {"prices": prices, "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows]},
+    )
 
 
 def _measure(case: Case, width: int, turns: int) -> dict[str, float]:

@@ -1,4 +1,6 @@
-"""The limit: the steps of a round on the same shapes by hand, in two processes of one thread each, without federated learning."""
+"""The limit: the steps of a round on the same shapes by hand, in two processes of one thread each, without
+federated learning.
+"""
 
 from __future__ import annotations
 

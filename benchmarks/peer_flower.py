@@ -1,7 +1,7 @@
 """Flower's simulation with its own FedAvg: two Ray workers of one processor and one thread each.
 
-Written for speed: each worker keeps data and model from one client to the next, and batches are slices of tensors, not a
-DataLoader. The ServerApp does one round of the strategy whenever one is wanted.
+Written for speed: each worker keeps data and model from one client to the next, and batches are slices of
+tensors, not a DataLoader. The ServerApp does one round of the strategy whenever one is wanted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def train(message: Message, context: Context) -> Message:
             optimiser.step()
             steps += 1
     metrics = MetricRecord({"num-examples": job.examples, "steps": steps})
-    return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+    return Message(
+        RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message
+    )
 
 
 def total_steps(records: list[RecordDict], weight: str) -> MetricRecord:
@@ -55,7 +57,9 @@ def total_steps(records: list[RecordDict], weight: str) -> MetricRecord:
 def serve(name: str, channels_last: bool, address: str, grid: Grid, context: Context) -> None:
     job, line = JOBS[name], Line(address)
     share = job.cohort / job.clients
-    strategy = FedAvg(share, 0.0, job.cohort, min_available_nodes=job.clients, train_metrics_aggr_fn=total_steps)
+    strategy = FedAvg(
+        share, 0.0, job.cohort, min_available_nodes=job.clients, train_metrics_aggr_fn=total_steps
+    )
     arrays = ArrayRecord(job.model(channels_last).state_dict())
     config = ConfigRecord({"job": name, "channels-last": channels_last})
     while line.wanted():

@@ -21,7 +21,9 @@ def run(name: str, channels_last: bool, variant: str, address: str) -> None:
         start = time.perf_counter()
         state, record = run_round(federation, state)
         seconds = time.perf_counter() - start
-        line.answer(seconds, sum(c.tau for c in record.clients if c.samples), job.moved(state.tensors.values()))
+        line.answer(
+            seconds, sum(c.tau for c in record.clients if c.samples), job.moved(state.tensors.values())
+        )
     federation.engine.close()
 
 

@@ -1,7 +1,8 @@
 """The jobs that every side of the peers benchmark does, and how a side is spoken to.
 
-`python -m benchmarks.peer_job SIDE JOB LAYOUT VARIANT ADDRESS` starts a side. It connects to the address, does a round whenever
-it is told to, and answers with the seconds, the steps done and how far the global model has moved from where it began.
+`python -m benchmarks.peer_job SIDE JOB LAYOUT VARIANT ADDRESS` starts a side. It connects to the address,
+does a round whenever it is told to, and answers with the seconds, the steps done and how far the global model
+has moved from where it began.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def lenet(width: int) -> nn.Module:
 
 @dataclass(frozen=True)
 class Job:
-    """FedAvg of one model: `cohort` of `clients` clients a round, each `epochs` passes over its `steps` / `epochs` batches."""
+    """FedAvg of one model: `cohort` of `clients` clients a round, each `epochs` passes over its `steps` /
+    `epochs` batches.
+    """
 
     build: Callable[[int], nn.Module]
     width: int

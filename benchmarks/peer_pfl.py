@@ -1,7 +1,8 @@
 """pfl as its users write it: tensors in memory, its own FederatedAveraging on its SimulatedBackend.
 
-Rounds are stepped by a callback. pfl tests every client before and after training in its first round whatever it is told; that
-round is reported apart. With variant "2 processes" torchrun starts it, and each process trains half of the clients.
+Rounds are stepped by a callback. pfl tests every client before and after training in its first round whatever
+it is told; that round is reported apart. With variant "2 processes" torchrun starts it, and each process
+trains half of the clients.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def metrics(self, inputs: Tensor, targets: Tensor) -> dict[str, Weighted]:
-        return {"loss": Weighted(float(F.cross_entropy(self(inputs), targets, reduction="sum")), len(targets))}
+        return {
+            "loss": Weighted(float(F.cross_entropy(self(inputs), targets, reduction="sum")), len(targets))
+        }
 
 
 class Stepper(TrainingProcessCallback):
@@ -63,7 +66,9 @@ class Stepper(TrainingProcessCallback):
         self._wanted()
         return Metrics()
 
-    def after_central_iteration(self, aggregate_metrics: Metrics, model: Any, *, central_iteration: int) -> tuple[bool, Metrics]:
+    def after_central_iteration(
+        self, aggregate_metrics: Metrics, model: Any, *, central_iteration: int
+    ) -> tuple[bool, Metrics]:
         seconds = time.perf_counter() - self.start
         steps = torch.tensor(self.network.steps)
         if self.several:
@@ -92,7 +97,10 @@ def run(name: str, channels_last: bool, variant: str, address: str) -> None:
     data = dataset(job, channels_last)
     FederatedAveraging().run(
         NNAlgorithmParams(
-            central_num_iterations=NEVER, evaluation_frequency=NEVER, train_cohort_size=job.cohort, val_cohort_size=0
+            central_num_iterations=NEVER,
+            evaluation_frequency=NEVER,
+            train_cohort_size=job.cohort,
+            val_cohort_size=0,
         ),
         SimulatedBackend(training_data=data, val_data=data),
         model,
@@ -109,5 +117,8 @@ def run(name: str, channels_last: bool, variant: str, address: str) -> None:
 
 def dataset(job: Job, channels_last: bool) -> FederatedDataset:
     inputs, targets = job.data(channels_last)
-    slices = {n: list(pair) for n, pair in enumerate(zip(inputs.split(job.examples), targets.split(job.examples), strict=True))}
+    slices = {
+        n: list(pair)
+        for n, pair in enumerate(zip(inputs.split(job.examples), targets.split(job.examples), strict=True))
+    }
     return FederatedDataset.from_slices(slices, get_user_sampler("minimize_reuse", list(slices)))

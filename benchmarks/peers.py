@@ -1,7 +1,8 @@
 """The same FedAvg job on heroes, Flower, pfl and, as the limit, a bare loop without federated learning.
 
-Every side lives in processes of its own and does a round when it is its turn, while the others wait, stopped. Peers run as their
-users write them, and once more with heroes' memory layout, so that one sees what is engine and what is layout.
+Every side lives in processes of its own and does a round when it is its turn, while the others wait, stopped.
+Peers run as their users write them, and once more with heroes' memory layout, so that one sees what is engine
+and what is layout.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from pathlib import Path
 from benchmarks.common import Side, ratio, save, say, show, take_turns
 from benchmarks.peer_job import JOBS, Answer, Job
 
-GOALS = {("overhead", "Flower"): 3.0, ("overhead", "pfl"): 1.5, ("compute", "Flower"): 1.8, ("compute", "pfl"): 1.25}
+GOALS = {
+    ("overhead", "Flower"): 3.0,
+    ("overhead", "pfl"): 1.5,
+    ("compute", "Flower"): 1.8,
+    ("compute", "pfl"): 1.25,
+}
 TURNS = {"overhead": (9, 3), "compute": (2, 1)}  # in earnest, and to see that it runs
 TOLERANCE = 2.0  # how much further one side's model may move than another's: each draws its own clients, which alone makes 1.8
 PFL = ("1 thread", "2 threads", "2 processes")
@@ -44,7 +50,9 @@ class Entry:
     layout: str = "default"
 
     def __str__(self) -> str:
-        return ", ".join(part for part in (self.tool, self.variant, self.layout) if part and part != "default")
+        return ", ".join(
+            part for part in (self.tool, self.variant, self.layout) if part and part != "default"
+        )
 
 
 HEROES = Entry("heroes", "", "channels_last")
@@ -122,7 +130,9 @@ def descendants(ancestor: int) -> list[int]:
 def main(quick: bool) -> None:
     missing = [name for name in ("flwr", "ray", "pfl") if find_spec(name) is None]
     if missing:
-        raise SystemExit(f"the peers benchmark needs {', '.join(missing)}; make bench BENCH=peers installs them")
+        raise SystemExit(
+            f"the peers benchmark needs {', '.join(missing)}; make bench BENCH=peers installs them"
+        )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and so the sides are ended too
     save("peers", {name: measure(name, TURNS[name][quick]) for name in JOBS})
 
@@ -159,9 +169,13 @@ def measure(name: str, turns: int) -> dict[str, object]:
 
 
 def check(job: Job, answers: dict[Entry, Answer]) -> None:
-    """All sides did the same job: the same number of steps in the first round, and the model moved about as far."""
+    """All sides did the same job: the same number of steps in the first round, and the model moved about as
+    far.
+    """
     steps = {str(entry): answer.steps for entry, answer in answers.items()}
-    assert set(steps.values()) == {job.cohort * job.steps}, f"not all did {job.cohort * job.steps} steps: {steps}"
+    assert set(steps.values()) == {job.cohort * job.steps}, (
+        f"not all did {job.cohort * job.steps} steps: {steps}"
+    )
     moved = {str(entry): answer.moved for entry, answer in answers.items() if entry.tool != "bare"}
     assert max(moved.values()) < TOLERANCE * min(moved.values()), f"the models moved differently far: {moved}"
 
@@ -170,7 +184,10 @@ def report(name: str, job: Job, found: dict[Entry, Side]) -> None:
     """The goal is against each peer as its users write it, for pfl on one thread or two, whichever is faster."""
     rows = []
     plain = [e for e in found if e.layout == "default" and e.variant != "2 processes"]
-    best = {tool: min((e for e in plain if e.tool == tool), key=lambda e: found[e].median) for tool in ("Flower", "pfl")}
+    best = {
+        tool: min((e for e in plain if e.tool == tool), key=lambda e: found[e].median)
+        for tool in ("Flower", "pfl")
+    }
     for entry, side in found.items():
         goal = GOALS[name, entry.tool] if best.get(entry.tool) == entry else None
         against = ratio(side, found[HEROES])

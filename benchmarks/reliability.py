@@ -1,7 +1,8 @@
-"""What drop-out and hostile clients cost in accuracy: digits, Heroes, 40 rounds, three seeds, with and without defences.
+"""What drop-out and hostile clients cost in accuracy: digits, Heroes, 40 rounds, three seeds, with and
+without defences.
 
-Accuracy is the mean of the last three evaluations, which are five rounds apart. Runs that are done are kept beside the results,
-so that an interrupted benchmark goes on where it was.
+Accuracy is the mean of the last three evaluations, which are five rounds apart. Runs that are done are kept
+beside the results, so that an interrupted benchmark goes on where it was.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any
 
 from benchmarks.common import RESULTS, save, say, show
 from heroes import recipes, run
-from heroes.engines.processes import cores
 from heroes.errors import TrainingError
 from heroes.messages import RoundRecord
 from heroes.report.style import as_bytes, dress, legend, new_figure
+from heroes.transport.engines.processes import cores
 
 SEEDS = (0, 1, 2)
 SHORT = 15  # rounds of the plain mean under attack: it is lost long before, and a huge loss asks for very many steps
@@ -42,12 +43,20 @@ def main(quick: bool) -> None:
     cases = {**_dropout_cases(), **_attack_cases()}
     if quick:
         cases = {
-            name: case for name, case in cases.items() if name in ("clean", "drop-out 0.3", "flip 0.2 mean", "flip 0.2 guard")
+            name: case
+            for name, case in cases.items()
+            if name in ("clean", "drop-out 0.3", "flip 0.2 mean", "flip 0.2 guard")
         }
-    done = _all({f"{name} | {seed}": {**case, "seed": seed} for name, case in cases.items() for seed in seeds}, quick)
+    done = _all(
+        {f"{name} | {seed}": {**case, "seed": seed} for name, case in cases.items() for seed in seeds}, quick
+    )
     found = {name: [done[f"{name} | {seed}"] for seed in seeds] for name in cases}
     clean = fmean(found["clean"])
-    _show("Drop-out", {name: found[name] for name in found if name == "clean" or name.startswith("drop-out")}, clean)
+    _show(
+        "Drop-out",
+        {name: found[name] for name in found if name == "clean" or name.startswith("drop-out")},
+        clean,
+    )
     _show("Hostile clients", {name: found[name] for name in found if not name.startswith("drop-out")}, clean)
     dropped, guarded = clean - fmean(found["drop-out 0.3"]), clean - fmean(found["flip 0.2 guard"])
     say(f"30 % drop-out costs {100 * dropped:.2f} points (goal {100 * DROPOUT_COSTS:g})")
@@ -63,9 +72,13 @@ def _dropout_cases() -> dict[str, Case]:
 
 
 def _attack_cases() -> dict[str, Case]:
-    """The curve of three defences over the share of attackers, and every defence against both attacks at one fifth."""
+    """The curve of three defences over the share of attackers, and every defence against both attacks at one
+    fifth.
+    """
     wanted = [("flip", share, name) for share in ATTACKERS for name in ("mean", "median", "guard")]
-    wanted += [("flip", 0.2, name) for name in DEFENCES] + [("scale", 0.2, name) for name in ("mean", "median", "guard")]
+    wanted += [("flip", 0.2, name) for name in DEFENCES] + [
+        ("scale", 0.2, name) for name in ("mean", "median", "guard")
+    ]
     return {
         f"{attack} {share} {name}": {"faults.attackers": share, "faults.attack": attack, **DEFENCES[name]}
         for attack, share, name in dict.fromkeys(wanted)
@@ -76,7 +89,9 @@ def _attack_cases() -> dict[str, Case]:
 def _all(jobs: Mapping[str, Case], quick: bool) -> dict[str, float]:
     done: dict[str, float] = {} if quick or not PARTIAL.exists() else json.loads(PARTIAL.read_text())
     with ProcessPoolExecutor(cores()) as pool:
-        running = {pool.submit(_accuracy, dict(case)): name for name, case in jobs.items() if name not in done}
+        running = {
+            pool.submit(_accuracy, dict(case)): name for name, case in jobs.items() if name not in done
+        }
         for job in as_completed(running):
             done[running[job]] = job.result()
             say(f"{len(done)} of {len(jobs)}: {running[job]}: {100 * job.result():.2f} %")
@@ -86,7 +101,12 @@ def _all(jobs: Mapping[str, Case], quick: bool) -> dict[str, float]:
 
 
 def _accuracy(changes: dict[str, Any]) -> float:
-    common = {"federation.rounds": 40, "engine.name": "in_process", "evaluation.every": 5, "evaluation.every_width": False}
+    common = {
+        "federation.rounds": 40,
+        "engine.name": "in_process",
+        "evaluation.every": 5,
+        "evaluation.every_width": False,
+    }
     scored: list[float] = []
 
     def note(record: RoundRecord) -> None:
@@ -115,15 +135,30 @@ def _draw(found: Mapping[str, Sequence[float]]) -> None:
     rates = [("clean" if not rate else f"drop-out {rate}", rate) for rate in DROPOUT]
     _line(axes, [100 * rate for _, rate in rates], [found[name] for name, _ in rates], "drop-out", "#0072B2")
     for defence, colour in (("mean", "#D55E00"), ("median", "#009E73"), ("guard", "#CC79A7")):
-        names = ["clean" if not share and defence == "mean" else f"flip {share} {defence}" for share in ATTACKERS]
-        _line(axes, [100 * share for share in ATTACKERS], [found[name] for name in names], f"attackers, {defence}", colour)
-    dress(axes, "Digits under drop-out and attack", "clients that drop out, or are hostile (%)", "test accuracy (%)")
+        names = [
+            "clean" if not share and defence == "mean" else f"flip {share} {defence}" for share in ATTACKERS
+        ]
+        _line(
+            axes,
+            [100 * share for share in ATTACKERS],
+            [found[name] for name in names],
+            f"attackers, {defence}",
+            colour,
+        )
+    dress(
+        axes,
+        "Digits under drop-out and attack",
+        "clients that drop out, or are hostile (%)",
+        "test accuracy (%)",
+    )
     axes.set_ylim(0, 102)
     legend(figure, axes)
     (PICTURES / "reliability.png").write_bytes(as_bytes(figure, "png"))
 
 
-def _line(axes: Any, where: Sequence[float], values: Sequence[Sequence[float]], label: str, colour: str) -> None:
+def _line(
+    axes: Any, where: Sequence[float], values: Sequence[Sequence[float]], label: str, colour: str
+) -> None:
     axes.plot(where, [100 * fmean(each) for each in values], marker="o", color=colour, label=label)
     for at, each in zip(where, values, strict=True):
         axes.plot([at] * len(each), [100 * value for value in each], ".", color=colour, alpha=0.4)

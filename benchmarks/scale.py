@@ -1,9 +1,10 @@
 """A hundred to a million clients, and cohorts of ten to a thousand: set-up, seconds a round, memory.
 
-Every configuration is a federation in a process of its own, with two workers, that runs rounds when it is told to: all of them
-are there at the same time and take turns. So that rounds are the same work whoever is drawn, devices are equal and everyone does
-two steps, few enough for what the server does to show; clients draw 50 examples each. Rounds include the estimates when it is
-time for them (cohorts: only in the first round), and no evaluation.
+Every configuration is a federation in a process of its own, with two workers, that runs rounds when it is
+told to: all of them are there at the same time and take turns. So that rounds are the same work whoever is
+drawn, devices are equal and everyone does two steps, few enough for what the server does to show; clients
+draw 50 examples each. Rounds include the estimates when it is time for them (cohorts: only in the first
+round), and no evaluation.
 """
 
 from __future__ import annotations
@@ -36,9 +37,15 @@ def main(quick: bool) -> None:
     save("scale", {"clients": by_clients, "cohorts": by_cohort})
 
 
-def _series(cases: list[tuple[int, int]], burst: int, turns: int, probe_every: int = 5) -> list[dict[str, Any]]:
-    """What the federations of these sizes took, in bursts of rounds one after the other; ratios are to the first of them."""
-    sides = {f"{clients:,} / {cohort:,}": Side(clients, cohort, probe_every, burst) for clients, cohort in cases}
+def _series(
+    cases: list[tuple[int, int]], burst: int, turns: int, probe_every: int = 5
+) -> list[dict[str, Any]]:
+    """What the federations of these sizes took, in bursts of rounds one after the other; ratios are to the
+    first of them.
+    """
+    sides = {
+        f"{clients:,} / {cohort:,}": Side(clients, cohort, probe_every, burst) for clients, cohort in cases
+    }
     try:
         before = {name: side.cpu() for name, side in sides.items()}
         found = take_turns({name: side.burst for name, side in sides.items()}, turns)
@@ -84,7 +91,9 @@ def _show_clients(rows: list[dict[str, Any]]) -> None:
         ]
         for r in rows
     ]
-    goals = f"set-up below {SETUP_SECONDS:g} s, ratio below {1 + MORE_TIME:g}, below {MORE_MEGABYTES:g} MB more"
+    goals = (
+        f"set-up below {SETUP_SECONDS:g} s, ratio below {1 + MORE_TIME:g}, below {MORE_MEGABYTES:g} MB more"
+    )
     show("clients, 10 of them a round", header, cells, f"goals for the last: {goals}")
 
 
@@ -100,7 +109,12 @@ def _show_cohorts(rows: list[dict[str, Any]]) -> None:
         ]
         for r in rows
     ]
-    show("cohorts out of 100,000 clients", header, cells, "goal: milliseconds a client and memory stay the same")
+    show(
+        "cohorts out of 100,000 clients",
+        header,
+        cells,
+        "goal: milliseconds a client and memory stay the same",
+    )
 
 
 class Side:
@@ -128,14 +142,24 @@ class Side:
 
     def cpu(self) -> float:
         """Processor seconds of all its processes since they started."""
-        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in _tree(self.process.pid)]
-        return sum(int(user) + int(system) for user, system in (each[11:13] for each in fields)) / os.sysconf("SC_CLK_TCK")
+        fields = [
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            for pid in _tree(self.process.pid)
+        ]
+        return sum(int(user) + int(system) for user, system in (each[11:13] for each in fields)) / os.sysconf(
+            "SC_CLK_TCK"
+        )
 
     def memory(self) -> dict[str, float]:
-        """Megabytes of all its processes, what they share counted once, and the most that the server process ever had."""
+        """Megabytes of all its processes, what they share counted once, and the most that the server process
+        ever had.
+        """
         family = list(_tree(self.process.pid))
         pss = sum(_kilobytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for pid in family)
-        return {"pss": pss / 1e3, "peak": _kilobytes(Path(f"/proc/{self.process.pid}/status"), "VmHWM:") / 1e3}
+        return {
+            "pss": pss / 1e3,
+            "peak": _kilobytes(Path(f"/proc/{self.process.pid}/status"), "VmHWM:") / 1e3,
+        }
 
     def close(self) -> None:
         self.process.communicate()

@@ -1,8 +1,9 @@
 """Two thousand rounds of digits on bad days: does memory stay flat, and are handles and processes given back?
 
-Every kind of fault is on, clients are hostile, the server defends itself and writes a checkpoint after every round; every hundred
-rounds a worker process is killed for real. Memory is what the server and its workers have taken for themselves, shared pages
-counted once; mapped files are left out, since their share depends on who else has them open.
+Every kind of fault is on, clients are hostile, the server defends itself and writes a checkpoint after every
+round; every hundred rounds a worker process is killed for real. Memory is what the server and its workers
+have taken for themselves, shared pages counted once; mapped files are left out, since their share depends on
+who else has them open.
 """
 
 from __future__ import annotations
@@ -52,13 +53,22 @@ def main(quick: bool) -> None:
 
     def watch(record: RoundRecord) -> None:
         if record.round % (rounds // 40 or 1) == 0:
-            seen.append({"round": record.round, "megabytes": _memory(), "handles": _handles(), "processes": len(_children())})
+            seen.append(
+                {
+                    "round": record.round,
+                    "megabytes": _memory(),
+                    "handles": _handles(),
+                    "processes": len(_children()),
+                }
+            )
             say(", ".join(f"{name} {value:.1f}" for name, value in seen[-1].items()))
         if record.round % 100 == 50:
             os.kill(_children()[0], signal.SIGKILL)
 
     with tempfile.TemporaryDirectory() as folder:
-        finished = run(recipes.digits(rounds=rounds).changed(SETTINGS), out=Path(folder) / "run", on_round=watch)
+        finished = run(
+            recipes.digits(rounds=rounds).changed(SETTINGS), out=Path(folder) / "run", on_round=watch
+        )
         after, left, summary = _handles(), len(_children()), finished.summary()
     warm = [each["megabytes"] for each in seen if each["round"] > WARM_UP * rounds]
     growth = median(warm[-5:]) / median(warm[:5]) - 1
@@ -66,7 +76,10 @@ def main(quick: bool) -> None:
         ("rounds", f"{summary.rounds} in {time.perf_counter() - start:.0f} s"),
         ("accuracy", f"{100 * (summary.accuracy or 0):.2f} %"),
         ("memory after warm-up", f"{median(warm[:5]):.0f} MB"),
-        ("memory at the end", f"{median(warm[-5:]):.0f} MB, {100 * growth:+.1f} % (goal: below {100 * GROWTH:g} %)"),
+        (
+            "memory at the end",
+            f"{median(warm[-5:]):.0f} MB, {100 * growth:+.1f} % (goal: below {100 * GROWTH:g} %)",
+        ),
         ("file handles before and after", f"{before} and {after}"),
         ("processes left", str(left)),
         ("lost updates", ", ".join(f"{count} {cause}" for cause, count in summary.missing.items())),

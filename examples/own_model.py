@@ -33,7 +33,13 @@ def make_data(seed: int = 0, examples: int = 2400) -> tuple[heroes.Examples, her
 
 def main() -> heroes.Run:
     config = heroes.recipes.digits(rounds=15).changed(
-        {"task": "clouds", "data.partition": "dirichlet", "data.alpha": 0.5, "federation.clients": 30, "fleet.name": "paper"}
+        {
+            "task": "clouds",
+            "data.partition": "dirichlet",
+            "data.alpha": 0.5,
+            "federation.clients": 30,
+            "fleet.name": "paper",
+        }
     )
     run = heroes.run(config, model=build, data=make_data())
     print(run.summary())

@@ -14,27 +14,27 @@ from torch import nn
 
 from heroes import seeds
 from heroes.assemble import assemble
-from heroes.config import Config
+from heroes.client.training import LocalSettings, Trainer
 from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
-from heroes.engines.in_process import InProcessEngine
-from heroes.exchange import Feedback
 from heroes.federation import Federation
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.costs import Costs
 from heroes.fleet.devices import FLEETS, Fleet
-from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Assignment, Cohort, Estimates, Plan, RoundRecord, Selection, ServerState, Update
 from heroes.models.family import Family
-from heroes.pacing import Limits
+from heroes.planning.pacing import Limits
+from heroes.planning.schedule import LearningRate
 from heroes.rounds import run_round
-from heroes.schedule import LearningRate
+from heroes.settings.config import Config
+from heroes.slices.cuts import cut_out
+from heroes.slices.exchange import Feedback
 from heroes.strategies.adp import Adp
 from heroes.strategies.fedavg import FedAvg
 from heroes.strategies.flanc import Flanc
 from heroes.strategies.heroes import Heroes
 from heroes.strategies.heterofl import HeteroFL
-from heroes.submodels import cut_out
+from heroes.transport.engines.in_process import InProcessEngine
 
 settings.register_profile("heroes", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("heroes")
@@ -53,7 +53,13 @@ LOCAL: dict[type, dict[str, Any]] = {  # how clients train under each scheme, as
 
 def build_network(width: int) -> nn.Module:
     """Grouped, composed and grouped weights; the last bias is shared."""
-    return nn.Sequential(nn.Linear(4, 3 * width), nn.Tanh(), nn.Linear(3 * width, 2 * width), nn.Tanh(), nn.Linear(2 * width, 3))
+    return nn.Sequential(
+        nn.Linear(4, 3 * width),
+        nn.Tanh(),
+        nn.Linear(3 * width, 2 * width),
+        nn.Tanh(),
+        nn.Linear(2 * width, 3),
+    )
 
 
 def clouds(count: int, seed: int) -> Examples:
@@ -69,7 +75,9 @@ def clouds(count: int, seed: int) -> Examples:
 class World:
     """Makes the pieces of a federation; every default can be replaced."""
 
-    def family(self, max_width: int = 3, rank_ratio: float = 1.0, build: Callable[[int], nn.Module] = build_network) -> Family:
+    def family(
+        self, max_width: int = 3, rank_ratio: float = 1.0, build: Callable[[int], nn.Module] = build_network
+    ) -> Family:
         return Family(build, max_width, rank_ratio)
 
     def examples(self, count: int = 120, seed: int = 0) -> Examples:
@@ -109,7 +117,11 @@ class World:
         return Flanc(**(self._common(max_width) | {"tau": 6, "step_limit": 0.02} | changes))
 
     def _common(self, max_width: int) -> dict[str, Any]:
-        return {"family": self.family(max_width), "costs": self.costs(max_width), "learning_rate": LearningRate(0.1)}
+        return {
+            "family": self.family(max_width),
+            "costs": self.costs(max_width),
+            "learning_rate": LearningRate(0.1),
+        }
 
     def scheme(self, name: str, **changes: Any) -> Scheme:
         """One of the five by name."""
@@ -136,7 +148,9 @@ class World:
         count = len(speeds)
         clients, devices = np.arange(10, 10 + count), ("board",) * count
         links = np.full(count, upload), np.full(count, download)
-        return Cohort(clients, devices, np.array(speeds), *links, overhead=np.zeros(count), fastest=max(speeds))
+        return Cohort(
+            clients, devices, np.array(speeds), *links, overhead=np.zeros(count), fastest=max(speeds)
+        )
 
     def answers(
         self, plan: Plan, strategy: Scheme, state: ServerState[Any], values: list[float] | None = None

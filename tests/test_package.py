@@ -25,9 +25,7 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_reports_configuration_and_recipes_load_without_torch() -> None:
-    code = (
-        "import sys, heroes.report, heroes.config, heroes.messages, heroes.recipes, heroes.cli; sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, heroes.report, heroes.settings.config, heroes.messages, heroes.settings.recipes, heroes.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
@@ -39,7 +37,11 @@ def test_the_version_is_the_packages() -> None:
 
 def test_the_configuration_page_is_up_to_date() -> None:
     made = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "config_page.py")], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, str(ROOT / "tools" / "config_page.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert (ROOT / "docs" / "config.md").read_text() == made.stdout, "run `make docs`"
 

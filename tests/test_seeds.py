@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes import seeds
+from heroes.planning.schedule import LearningRate
 from heroes.rounds import run_round, sample
-from heroes.schedule import LearningRate
 
-names = st.lists(st.one_of(st.integers(0, 1000), st.sampled_from(["client", "sampling", "fleet", "7"])), max_size=3)
+names = st.lists(
+    st.one_of(st.integers(0, 1000), st.sampled_from(["client", "sampling", "fleet", "7"])), max_size=3
+)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32), names, names)
@@ -78,7 +80,9 @@ def test_a_round_reached_by_running_equals_the_round_replayed_alone(world):
     for number in (3, 1, 2):  # in any order, each by a federation of its own
         replayed, entry = run_round(world.federation(), before[number - 1])
         assert entry == records[number - 1]
-        assert all(torch.equal(replayed.tensors[name], value) for name, value in before[number].tensors.items())
+        assert all(
+            torch.equal(replayed.tensors[name], value) for name, value in before[number].tensors.items()
+        )
 
 
 def test_round_900_can_be_replayed_from_its_state_alone(world):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from heroes.config import keys
-from heroes.sections import SCHEMES
+from heroes.settings.config import keys
+from heroes.settings.sections import SCHEMES
 
 Key = tuple[str, Any, str]
 
@@ -23,20 +23,29 @@ def page() -> str:
     schemes = [name for name in SCHEMES if name != "heroes"]
     lines += table(keys())
     for name in schemes:
-        lines += ["", f'### [strategy] with name = "{name}"', *rows(key for key in keys(name) if key[0].startswith("strategy."))]
+        lines += [
+            "",
+            f'### [strategy] with name = "{name}"',
+            *rows(key for key in keys(name) if key[0].startswith("strategy.")),
+        ]
     return "\n".join(lines) + "\n"
 
 
 def table(entries: Iterable[Key]) -> list[str]:
     lines: list[str] = []
-    for section, inside in groupby(entries, lambda key: key[0].partition(".")[0] if "." in key[0] else "top level"):
+    for section, inside in groupby(
+        entries, lambda key: key[0].partition(".")[0] if "." in key[0] else "top level"
+    ):
         title = section if section == "top level" else f"[{section}]"
         lines += ["", f"## {title}", *rows(inside)]
     return lines
 
 
 def rows(entries: Iterable[Key]) -> list[str]:
-    shown = [(key, "none" if default is None else default, text.replace("|", "/")) for key, default, text in entries]
+    shown = [
+        (key, "none" if default is None else default, text.replace("|", "/"))
+        for key, default, text in entries
+    ]
     return [
         "",
         "| key | default | meaning |",

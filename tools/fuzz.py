@@ -1,8 +1,10 @@
-"""Coverage-guided fuzzing of the readers that take bytes, by atheris; the targets are those of the fuzz tests.
+"""Coverage-guided fuzzing of the readers that take bytes, by atheris; the targets are those of the fuzz
+tests.
 
     python tools/fuzz.py [TARGET ...]      all of them by default; FUZZ_RUNS inputs each (10,000)
 
-Inputs start from valid files and are kept between runs in .fuzz/, where an input that breaks a target is left too.
+Inputs start from valid files and are kept between runs in .fuzz/, where an input that breaks a target is left
+too.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ def seeds(name: str) -> list[bytes]:
     import numpy as np
     import torch
 
-    from heroes import checkpoints
-    from heroes.config import Config, to_toml
     from heroes.messages import ServerState
+    from heroes.runs import checkpoints
+    from heroes.settings.config import Config, to_toml
 
     idx = b"\0\0\x08\x03" + b"\0\0\0\x02" * 3 + bytes(8)
     batch = {b"labels": [1, 2], b"data": np.zeros((2, 3), dtype=np.uint8), b"batch_label": b"x"}
@@ -50,8 +52,15 @@ def fuzz(name: str) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     for number, content in enumerate(seeds(name)):
         (corpus / f"seed-{number}").write_bytes(content)
-    options = [f"-runs={os.environ.get('FUZZ_RUNS', '10000')}", "-max_len=8192", "-timeout=30", "-rss_limit_mb=3000"]
-    atheris.Setup([sys.argv[0], *options, f"-artifact_prefix={corpus}-", str(corpus)], fuzz_targets.TARGETS[name])
+    options = [
+        f"-runs={os.environ.get('FUZZ_RUNS', '10000')}",
+        "-max_len=8192",
+        "-timeout=30",
+        "-rss_limit_mb=3000",
+    ]
+    atheris.Setup(
+        [sys.argv[0], *options, f"-artifact_prefix={corpus}-", str(corpus)], fuzz_targets.TARGETS[name]
+    )
     atheris.Fuzz()
 
 
@@ -59,7 +68,9 @@ def main(names: list[str]) -> int:
     """Every target in a process of its own; the last lines that libFuzzer writes say inputs and coverage."""
     failed = 0
     for name in names or list(fuzz_targets.TARGETS):
-        done = subprocess.run([sys.executable, __file__, "--one", name], capture_output=True, text=True, errors="replace")
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", name], capture_output=True, text=True, errors="replace"
+        )
         lines = [line for line in done.stderr.splitlines() if "cov:" in line or "Done" in line]
         sys.stdout.write(f"{name}: {' '.join(lines[-2:])}\n")
         if done.returncode:

@@ -2,8 +2,9 @@
 
     python tools/measured_fleets.py LINKS.csv PHONES.csv > src/heroes/fleet/measured.py
 
-LINKS.csv has the columns dl_mbps and ul_mbps (M-Lab NDT); rows with an upload between 0.4209 and 0.4210 are an artefact of the
-measurement and left out, as are 2.5 % at each end of either direction. PHONES.csv has the column CPU_F_AI_Score (AI-Benchmark).
+LINKS.csv has the columns dl_mbps and ul_mbps (M-Lab NDT); rows with an upload between 0.4209 and 0.4210 are
+an artefact of the measurement and left out, as are 2.5 % at each end of either direction. PHONES.csv has the
+column CPU_F_AI_Score (AI-Benchmark).
 """
 
 from __future__ import annotations
@@ -39,7 +40,12 @@ def main(links: Path, phones: Path) -> str:
     }
     body = "".join(f"{name} = (\n{lines(values)})\n" for name, values in parts.items())
     correlation = np.corrcoef(normal_scores(down), normal_scores(up))[0, 1]
-    return HEAD.format(links=len(down), phones=len(scores)) + "# fmt: off\n" + body + f"LINK_CORRELATION = {correlation:.3f}\n"
+    return (
+        HEAD.format(links=len(down), phones=len(scores))
+        + "# fmt: off\n"
+        + body
+        + f"LINK_CORRELATION = {correlation:.3f}\n"
+    )
 
 
 def lines(values: np.ndarray[Any, np.dtype[np.float64]]) -> str:

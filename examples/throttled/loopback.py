@@ -1,4 +1,6 @@
-"""A deployed federation on this machine: a SuperLink and SuperNodes as real processes on loopback, each ended by its id."""
+"""A deployed federation on this machine: a SuperLink and SuperNodes as real processes on loopback, each ended
+by its id.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from typing import Any
 
 HOST = "127.0.0.1"
 NAME = "loopback"  # what `flwr` calls the SuperLink
-MARK = "HEROES_LOOPBACK"  # in the environment of a service and of all that it starts: how they are found again
+MARK = (
+    "HEROES_LOOPBACK"  # in the environment of a service and of all that it starts: how they are found again
+)
 OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -39,8 +43,15 @@ class Keys:
     folder: Path
 
     def superlink(self) -> list[str]:
-        files = ("--ssl-ca-certfile", "ca.crt"), ("--ssl-certfile", "server.crt"), ("--ssl-keyfile", "server.key")
-        return ["--enable-supernode-auth", *(word for option, name in files for word in (option, str(self.folder / name)))]
+        files = (
+            ("--ssl-ca-certfile", "ca.crt"),
+            ("--ssl-certfile", "server.crt"),
+            ("--ssl-keyfile", "server.key"),
+        )
+        return [
+            "--enable-supernode-auth",
+            *(word for option, name in files for word in (option, str(self.folder / name))),
+        ]
 
     def supernode(self, number: int) -> list[str]:
         key = str(self.folder / f"node-{number}.key")
@@ -59,11 +70,15 @@ class Service:
         return self.log.read_text(errors="replace")
 
     def well(self) -> bool:
-        """Whether it ended, and well. `flwr run --stream` ends with 0 even if the ServerApp failed; then its log has a code."""
+        """Whether it ended, and well. `flwr run --stream` ends with 0 even if the ServerApp failed; then its
+        log has a code.
+        """
         return self.process.poll() == 0 and "Exit Code:" not in self.text()
 
     def kill(self) -> None:
-        """SIGKILL to its process group, and to what it started in groups of its own, as when a machine loses power."""
+        """SIGKILL to its process group, and to what it started in groups of its own, as when a machine loses
+        power.
+        """
         others = members(self.mark)
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -95,7 +110,9 @@ class Federation:
     folder: Path
     keys: Keys | None = None
     listen: str = HOST
-    server_for: Callable[[int], str] = lambda number: HOST  # the address at which node `number` finds the SuperLink
+    server_for: Callable[[int], str] = lambda number: (
+        HOST
+    )  # the address at which node `number` finds the SuperLink
     node_config: Callable[[int], str] = lambda number: ""  # what node `number` is told beside its number
     wrap: Callable[[int], Sequence[str]] = lambda number: ()  # words put before the command of node `number`
     port: int = field(default_factory=lambda: free_port())
@@ -111,14 +128,23 @@ class Federation:
     def __enter__(self) -> Federation:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for service in reversed(self.services):
             service.kill()
 
     def superlink(self) -> Service:
         """Start the SuperLink, with what its database holds from before, and wait until it listens."""
         access = self.keys.superlink() if self.keys else ["--insecure"]
-        where = ["--host", self.listen, "--port", str(self.port), "--database", str(self.folder / "superlink.db")]
+        where = [
+            "--host",
+            self.listen,
+            "--port",
+            str(self.port),
+            "--database",
+            str(self.folder / "superlink.db"),
+        ]
         service = self._start("superlink", ["flower-superlink", *where, *access])
         wait_until(lambda: listens(self.port) or service.process.poll() is not None, 60, service)
         if service.process.poll() is not None:
@@ -128,7 +154,14 @@ class Federation:
     def supernode(self, number: int) -> Service:
         """Start node `number`; it may take a moment until it is online, see `online`."""
         access = self.keys.supernode(number) if self.keys else ["--insecure"]
-        where = ["--superlink", f"{self.server_for(number)}:{self.port}", "--host", HOST, "--port", str(free_port())]
+        where = [
+            "--superlink",
+            f"{self.server_for(number)}:{self.port}",
+            "--host",
+            HOST,
+            "--port",
+            str(free_port()),
+        ]
         command = [
             "flower-supernode",
             *where,
@@ -146,21 +179,40 @@ class Federation:
     def flwr(self, *words: str, patience: float = 60) -> str:
         """What the `flwr` command says; an error if it fails."""
         done = subprocess.run(
-            [program("flwr"), *words], env=self.environment("flwr"), capture_output=True, text=True, timeout=patience, check=False
+            [program("flwr"), *words],
+            env=self.environment("flwr"),
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
         )
         if done.returncode:
-            raise DeploymentError(f"flwr {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+            raise DeploymentError(
+                f"flwr {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}"
+            )
         return done.stdout
 
     def run(self, app: Path, settings: dict[str, object]) -> Service:
-        """Start a run of an app and follow it: the service ends when the run does, its log is what the ServerApp says."""
+        """Start a run of an app and follow it: the service ends when the run does, its log is what the
+        ServerApp says.
+        """
         config = " ".join(f"{key}={_toml(value)}" for key, value in settings.items())
-        return self._start("run", ["flwr", "run", str(app), NAME, "--stream", *(["--run-config", config] if config else [])])
+        return self._start(
+            "run", ["flwr", "run", str(app), NAME, "--stream", *(["--run-config", config] if config else [])]
+        )
 
     def environment(self, mark: str) -> dict[str, str]:
-        """No telemetry, no downloads, a home of its own, and our programs first: services start others by their bare names."""
+        """No telemetry, no downloads, a home of its own, and our programs first: services start others by
+        their bare names.
+        """
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        plain = {"PATH": path, "FLWR_HOME": str(self.home), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", MARK: mark}
+        plain = {
+            "PATH": path,
+            "FLWR_HOME": str(self.home),
+            "PYTHONUNBUFFERED": "1",
+            "NO_COLOR": "1",
+            MARK: mark,
+        }
         return {**os.environ, **OFFLINE, **plain}
 
     def _start(self, name: str, command: list[str]) -> Service:
@@ -168,7 +220,10 @@ class Federation:
         log = self.folder / f"{name}-{len(self.services)}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [program(word) if word.startswith(("flower-", "flwr")) and "/" not in word else word for word in command],
+                [
+                    program(word) if word.startswith(("flower-", "flwr")) and "/" not in word else word
+                    for word in command
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -188,7 +243,11 @@ def program(name: str) -> str:
 def members(mark: str) -> list[int]:
     """The ids of the living processes that carry this mark in their environment."""
     wanted = f"{MARK}={mark}".encode()
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and wanted in _environ(entry)]
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and wanted in _environ(entry)
+    ]
 
 
 def _environ(entry: Path) -> list[bytes]:

@@ -1,6 +1,8 @@
-"""Slow devices on one machine: a share of a core by control groups, a core by affinity, a rate by traffic control; else sleeps.
+"""Slow devices on one machine: a share of a core by control groups, a core by affinity, a rate by traffic
+control; else sleeps.
 
-Nothing outside is touched: control groups are new ones, and traffic is shaped on the loopback of a network namespace of our own.
+Nothing outside is touched: control groups are new ones, and traffic is shaped on the loopback of a network
+namespace of our own.
 """
 
 from __future__ import annotations
@@ -47,7 +49,11 @@ class Means:
             None: "declared sleeps after training (no writable cpu cgroup)",
         }
         pinned = "taskset" if self.affinity else "not set (no taskset)"
-        shaped = "tc htb on the loopback of an own network namespace" if self.network else "not shaped (no root, tc or unshare)"
+        shaped = (
+            "tc htb on the loopback of an own network namespace"
+            if self.network
+            else "not shaped (no root, tc or unshare)"
+        )
         return [f"share of a core: {kinds[self.groups]}", f"affinity: {pinned}", f"network: {shaped}"]
 
 
@@ -60,16 +66,16 @@ def enter_own_network() -> None:
     """Start this program again in a network namespace of its own, if that can be had and shaped; else return."""
     if os.environ.get(INSIDE) or not (shutil.which("unshare") and shutil.which("tc") and shutil.which("ip")):
         return
-    trial = (
-        "ip link set lo up && tc qdisc add dev lo root handle 1: htb && tc class add dev lo parent 1: classid 1:1 htb rate 1mbit"
-    )
+    trial = "ip link set lo up && tc qdisc add dev lo root handle 1: htb && tc class add dev lo parent 1: classid 1:1 htb rate 1mbit"
     rule = "tc filter add dev lo parent 1: protocol ip u32 match ip dst 127.0.0.10/32 flowid 1:1"
     if _works(["unshare", "--net", "sh", "-c", f"{trial} && {rule}"]):
         os.execvpe("unshare", ["unshare", "--net", sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
 
 
 def address(number: int, means: Means) -> str:
-    """Where node `number` finds the server: with a shaped network every node has an address of its own for it."""
+    """Where node `number` finds the server: with a shaped network every node has an address of its own for
+    it.
+    """
     return f"127.0.0.{10 + number}" if means.network else "127.0.0.1"
 
 
@@ -82,14 +88,18 @@ def shape(devices: Sequence[Device], means: Means) -> None:
     for number, device in enumerate(devices):
         for way, direction in enumerate(("dst", "src")):
             handle = f"1:{10 + 2 * number + way}"
-            _do(f"tc class add dev lo parent 1: classid {handle} htb rate {device.megabits:g}mbit burst 32k quantum 1514")
+            _do(
+                f"tc class add dev lo parent 1: classid {handle} htb rate {device.megabits:g}mbit burst 32k quantum 1514"
+            )
             where = f"match ip {direction} {address(number, means)}/32"
             _do(f"tc filter add dev lo parent 1: protocol ip prio 1 u32 {where} flowid {handle}")
 
 
 @contextmanager
 def limits(devices: Sequence[Device], means: Means) -> Iterator[list[list[str]]]:
-    """The words to put before each node's command. Control groups are removed at the end: their processes must have ended."""
+    """The words to put before each node's command. Control groups are removed at the end: their processes
+    must have ended.
+    """
     made: list[Path] = []
     try:
         words, cores = [], share_cores(devices)
@@ -110,7 +120,11 @@ def throttled_seconds(number: int, means: Means) -> float:
         return 0.0
     text = (_home(means.groups) / f"heroes-{os.getpid()}-{number}" / "cpu.stat").read_text()
     values = dict(line.split() for line in text.splitlines())
-    return float(values["throttled_usec"]) / 1e6 if "throttled_usec" in values else float(values["throttled_time"]) / 1e9
+    return (
+        float(values["throttled_usec"]) / 1e6
+        if "throttled_usec" in values
+        else float(values["throttled_time"]) / 1e9
+    )
 
 
 def _home(version: str) -> Path:
@@ -167,7 +181,12 @@ def _pinned(core: int, means: Means) -> list[str]:
 
 
 def _works(command: list[str]) -> bool:
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=20).returncode == 0
+    return (
+        subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=20
+        ).returncode
+        == 0
+    )
 
 
 def _do(command: str) -> None:

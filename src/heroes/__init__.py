@@ -5,7 +5,8 @@
 >>> run.summary().rounds
 2
 
-Names are looked up when first used, so that `heroes.report` and `heroes.config` work without loading torch.
+Names are looked up when first used, so that `heroes.report` and `heroes.settings.config` work without loading
+torch.
 """
 
 from __future__ import annotations
@@ -14,27 +15,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heroes import data, recipes, report
-    from heroes.config import Config
+    from heroes import data, report
     from heroes.data.examples import Examples, FederatedData, Shares
     from heroes.errors import HeroesError
     from heroes.models.layers import stacked
-    from heroes.running import Run, resume, run
+    from heroes.runs.running import Run, resume, run
+    from heroes.settings import recipes
+    from heroes.settings.config import Config
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Config": "heroes.config",
+    "Config": "heroes.settings.config",
     "Examples": "heroes.data.examples",
     "FederatedData": "heroes.data.examples",
     "HeroesError": "heroes.errors",
-    "Run": "heroes.running",
+    "Run": "heroes.runs.running",
     "Shares": "heroes.data.examples",
-    "resume": "heroes.running",
-    "run": "heroes.running",
+    "resume": "heroes.runs.running",
+    "run": "heroes.runs.running",
     "stacked": "heroes.models.layers",
 }
-_ROOMS = ("data", "recipes", "report")
+_ROOMS = {"data": "heroes.data", "recipes": "heroes.settings.recipes", "report": "heroes.report"}
 
 __all__ = [
     "Config",
@@ -55,7 +57,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
-        return import_module(f"heroes.{name}")
+        return import_module(_ROOMS[name])
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'heroes' has no attribute {name!r}")

@@ -1,4 +1,6 @@
-"""Names to objects: the only file that knows every room. The configuration stops here; below it there are plain values."""
+"""Names to objects: the only file that knows every room. The configuration stops here; below it there are
+plain values.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,20 @@ import numpy as np
 import torch
 
 from heroes import seeds
-from heroes.config import Config, to_toml
+from heroes.client.training import LocalSettings, Trainer, one_thread
 from heroes.contracts import Elsewhere, Engine, Strategy
-from heroes.data import DATASETS, PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
-from heroes.defence import Defence, overlay
-from heroes.engines.faulty import FaultyEngine
-from heroes.engines.in_process import InProcessEngine
-from heroes.engines.mpi import MpiEngine
-from heroes.engines.processes import ProcessEngine
+from heroes.data import (
+    DATASETS,
+    PARTITIONS,
+    DataOptions,
+    Dataset,
+    Examples,
+    FederatedData,
+    Progress,
+    load,
+    share_out,
+)
 from heroes.errors import ConfigError, DataError, did_you_mean
-from heroes.exchange import Feedback, tensors_bytes
 from heroes.federation import Federation, Policy, Stop
 from heroes.fleet import (
     FLEETS,
@@ -37,28 +43,46 @@ from heroes.fleet import (
     read_fleet,
     step_flops,
 )
-from heroes.local_training import LocalSettings, Trainer, one_thread
 from heroes.messages import Assignment
 from heroes.models import MODELS
 from heroes.models.family import Build, Family
-from heroes.pacing import Limits
-from heroes.privacy import Privacy
-from heroes.schedule import LearningRate
-from heroes.sections import AdpConfig, FaultsConfig, FedAvgConfig, FlancConfig, HeroesConfig, HeteroFLConfig
+from heroes.planning.pacing import Limits
+from heroes.planning.schedule import LearningRate
+from heroes.server.defence import Defence, overlay
+from heroes.server.privacy import Privacy
+from heroes.settings.config import Config, to_toml
+from heroes.settings.sections import (
+    AdpConfig,
+    FaultsConfig,
+    FedAvgConfig,
+    FlancConfig,
+    HeroesConfig,
+    HeteroFLConfig,
+)
+from heroes.slices.exchange import Feedback, tensors_bytes
 from heroes.strategies.adp import Adp
 from heroes.strategies.fedavg import FedAvg
 from heroes.strategies.flanc import Flanc
 from heroes.strategies.heroes import Heroes
 from heroes.strategies.heterofl import HeteroFL
+from heroes.transport.engines.faulty import FaultyEngine
+from heroes.transport.engines.in_process import InProcessEngine
+from heroes.transport.engines.mpi import MpiEngine
+from heroes.transport.engines.processes import ProcessEngine
 
 T = TypeVar("T")
 COMPOSED = ("heroes", "flanc")  # the schemes whose tensors are factors
 
 
 def assemble(
-    config: Config, model: Build | None = None, data: FederatedData | None = None, progress: Progress | None = None
+    config: Config,
+    model: Build | None = None,
+    data: FederatedData | None = None,
+    progress: Progress | None = None,
 ) -> Federation:
-    """Everything that takes part in the run that the configuration describes, with the user's own model or data in its place."""
+    """Everything that takes part in the run that the configuration describes, with the user's own model or
+    data in its place.
+    """
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer, chosen = at_clients(config, model, data, progress)
     family = trainer.family
@@ -66,7 +90,9 @@ def assemble(
         costs = measure_costs(config, family, chosen.train)
     strategy = scheme(config, family, costs)
     troubled = config.faults != FaultsConfig()
-    faults = Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
+    faults = (
+        Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
+    )
     server = config.server
     wall = WallClock(server.deadline, server.deadline_factor) if config.engine.clock == "wall" else None
     fleet = drawn if wall is None else MeasuredFleet(drawn)
@@ -90,7 +116,10 @@ def assemble(
 
 
 def at_clients(
-    config: Config, model: Build | None = None, data: FederatedData | None = None, progress: Progress | None = None
+    config: Config,
+    model: Build | None = None,
+    data: FederatedData | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Trainer, FederatedData]:
     """What is needed where clients train: who trains, and all data, shared out."""
     device = torch_device(config.training.device)
@@ -112,7 +141,9 @@ def privacy(config: Config) -> Privacy | None:
         return None
     drawn = math.ceil(f.cohort * config.server.oversample)
     seed = config.seed if p.source == "seed" else None
-    return Privacy(p.clip, p.noise, p.delta, f.clients, drawn, seed, sampled=config.faults.availability == "always")
+    return Privacy(
+        p.clip, p.noise, p.delta, f.clients, drawn, seed, sampled=config.faults.availability == "always"
+    )
 
 
 def named(key: str, name: str, choices: Mapping[str, T]) -> T:
@@ -128,7 +159,9 @@ def dataset(config: Config, progress: Progress | None = None) -> Dataset:
     named("data.partition", config.data.partition, PARTITIONS)
     takes = {field.name for field in fields(DataOptions)}
     options = {key: value for key, value in config.data.model_dump().items() if key in takes}
-    options |= {key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None}
+    options |= {
+        key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None
+    }
     found = load(config.data.name, DataOptions(**{"seed": config.seed, "progress": progress, **options}))
     if found.skipped and progress is not None:
         progress(f"{len(found.skipped)} files left out, for example {found.skipped[0]}", 0, None)
@@ -155,19 +188,33 @@ def federated(config: Config, data: Dataset) -> FederatedData:
 
 
 def model_build(config: Config, data: FederatedData) -> Build:
-    """The named model with the options that it takes, for as many classes, channels and pixels as the data has."""
+    """The named model with the options that it takes, for as many classes, channels and pixels as the data
+    has.
+    """
     build = named("model.name", config.model.name, MODELS)
     takes = inspect.signature(build).parameters
     shown = int(max(data.train.targets.max(), data.test.targets.max())) + 1
     shape = data.train.inputs.shape
-    found = {"classes": data.classes or shown, "image": shape[-1], "channels": shape[1] if len(shape) == 4 else 3}
-    options = {key: value for key, value in (found | config.model.model_dump()).items() if key in takes and key != "name"}
+    found = {
+        "classes": data.classes or shown,
+        "image": shape[-1],
+        "channels": shape[1] if len(shape) == 4 else 3,
+    }
+    options = {
+        key: value
+        for key, value in (found | config.model.model_dump()).items()
+        if key in takes and key != "name"
+    }
     return partial(build, **options)
 
 
 def fleet_kind(config: Config) -> FleetKind:
     """The named fleet, with what the configuration puts in its place."""
-    kind = named("fleet.name", config.fleet.name, FLEETS) if config.fleet.csv is None else read_fleet(Path(config.fleet.csv))
+    kind = (
+        named("fleet.name", config.fleet.name, FLEETS)
+        if config.fleet.csv is None
+        else read_fleet(Path(config.fleet.csv))
+    )
     own = config.fleet.model_dump(include={"upload", "download", "jitter"}, exclude_none=True)
     if kind.measured_links and own.keys() & {"upload", "download"}:
         if not {"upload", "download"} <= own.keys():
@@ -196,13 +243,19 @@ def local_settings(config: Config) -> LocalSettings:
     if isinstance(s, AdpConfig):
         return replace(settings, send_gradient=True)
     if isinstance(s, HeteroFLConfig):
-        return replace(settings, scaler=s.scaler, mask_absent_labels=s.mask_absent_labels, send_labels=s.label_split)
+        return replace(
+            settings, scaler=s.scaler, mask_absent_labels=s.mask_absent_labels, send_labels=s.label_split
+        )
     return settings
 
 
 def probes(config: Config) -> int:
     """Estimates are made only where the scheme uses them; ADP's need one batch."""
-    if isinstance(config.strategy, HeroesConfig) and config.strategy.adaptive_tau and config.strategy.pace != "constant":
+    if (
+        isinstance(config.strategy, HeroesConfig)
+        and config.strategy.adaptive_tau
+        and config.strategy.pace != "constant"
+    ):
         return config.training.probes
     return 1 if isinstance(config.strategy, AdpConfig) else 0
 
@@ -220,11 +273,15 @@ def measure_costs(config: Config, family: Family, train: Examples) -> Costs:
             step = [step_flops(family.composed(width).module, inputs, targets) for width in widths]
     except Exception as error:  # the user's model can fail in any way
         shape = tuple(inputs.shape[1:])
-        raise DataError(f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}): {error}") from error
+        raise DataError(
+            f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}): {error}"
+        ) from error
     shapes = [(family.tensor_shapes(w) if composed else family.weight_shapes(w)).values() for w in widths]
     up = np.array([tensors_bytes(of_width, config.exchange.up_bits) for of_width in shapes])
     if config.strategy.name == "adp":
-        up = up + np.array([tensors_bytes(of_width, 32) for of_width in shapes])  # the gradient travels too, as it is
+        up = up + np.array(
+            [tensors_bytes(of_width, 32) for of_width in shapes]
+        )  # the gradient travels too, as it is
     down = np.array([tensors_bytes(of_width, config.exchange.down_bits) for of_width in shapes])
     return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down)
 
@@ -238,7 +295,9 @@ def scheme(config: Config, family: Family, costs: Costs) -> Strategy[Any]:
     if isinstance(s, FedAvgConfig):
         return FedAvg(family, costs, rate, s.tau, download, combine)
     if isinstance(s, AdpConfig):
-        return Adp(family, costs, rate, f.rounds, s.tau_first, s.tau_max, s.phi, f.time_budget, download, combine)
+        return Adp(
+            family, costs, rate, f.rounds, s.tau_first, s.tau_max, s.phi, f.time_budget, download, combine
+        )
     limit = None if s.step_limit == "auto" else s.step_limit
     if isinstance(s, HeteroFLConfig):
         return HeteroFL(family, costs, rate, s.tau, limit, s.label_split, download, combine)
@@ -288,7 +347,7 @@ def carrier(
         batch_size = config.evaluation.batch_size
         return MpiEngine(data, batch_size, begin=to_toml(config), task_seconds=e.task_seconds, cost=flops)
     if e.name == "flower":
-        from heroes.engines.flower import FlowerEngine  # Flower is loaded here, where it is needed
+        from heroes.transport.engines.flower import FlowerEngine  # Flower is loaded here, where it is needed
 
         return FlowerEngine(
             trainer,
@@ -307,7 +366,13 @@ def carrier(
         )
     start = None if e.start == "auto" else e.start
     return ProcessEngine(
-        trainer, data, config.evaluation.batch_size, workers=e.workers, start=start, task_seconds=e.task_seconds, cost=flops
+        trainer,
+        data,
+        config.evaluation.batch_size,
+        workers=e.workers,
+        start=start,
+        task_seconds=e.task_seconds,
+        cost=flops,
     )
 
 

@@ -1,4 +1,5 @@
-"""The ports of the house: a strategy decides, an engine carries tasks to clients, a clock tells what a round took.
+"""The ports of the house: a strategy decides, an engine carries tasks to clients, a clock tells what a round
+took.
 
 Anything with these methods plugs in; nothing here needs to be subclassed.
 """
@@ -26,7 +27,7 @@ from heroes.messages import (
     Tensors,
     Update,
 )
-from heroes.submodels import Cut
+from heroes.slices.cuts import Cut
 
 M = TypeVar("M")
 
@@ -59,13 +60,18 @@ class Strategy(Protocol[M]):
 class Engine(Protocol):
     """How tasks reach clients and updates come back, and who tests the model."""
 
-    def run(self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]) -> Iterator[Update | Lost]:
-        """Train every assignment; updates may come in any order. For one that will not come there may be a reason."""
+    def run(
+        self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
+    ) -> Iterator[Update | Lost]:
+        """Train every assignment; updates may come in any order. For one that will not come there may be a
+        reason.
+        """
 
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
         """Begin to test the model of this width with these tensors; call what is returned for how good it is.
 
-        Until it is called the engine may test whenever that disturbs nothing, for example beside the next round.
+        Until it is called the engine may test whenever that disturbs nothing, for example beside the next
+        round.
         """
 
     def close(self) -> None:
@@ -100,14 +106,18 @@ class Timing:
 
 
 class Clock(Protocol):
-    """Tells how long a round took, and beforehand who will not be in, if that can be known. `wanted` updates end the round."""
+    """Tells how long a round took, and beforehand who will not be in, if that can be known. `wanted` updates
+    end the round.
+    """
 
     @property
     def name(self) -> str:
         """What its seconds are: virtual, or wall."""
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
-        """Called before a plan is carried out: the clients that need not be asked, because their updates would not count."""
+        """Called before a plan is carried out: the clients that need not be asked, because their updates
+        would not count.
+        """
 
     def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
         """The timing of a round that carried out this plan."""

@@ -1,4 +1,6 @@
-"""What can go wrong, as exceptions. Everything a user can cause is a `HeroesError`; its text is one clear sentence or two."""
+"""What can go wrong, as exceptions. Everything a user can cause is a `HeroesError`; its text is one clear
+sentence or two.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""All that takes part in a run, and the rules by which it goes: plain settings and ports, no behaviour of rounds."""
+"""All that takes part in a run, and the rules by which it goes: plain settings and ports, no behaviour of
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heroes.contracts import Clock, Engine, Strategy
-from heroes.defence import Defence
-from heroes.exchange import Feedback
 from heroes.fleet.devices import Fleet
 from heroes.fleet.faults import Faults, Mask
 from heroes.fleet.wall import MeasuredFleet
 from heroes.messages import Assignment, RoundRecord, Score, ServerState
 from heroes.models.family import Family
-from heroes.privacy import Privacy
-from heroes.submodels import Cut, cut_out
+from heroes.server.defence import Defence
+from heroes.server.privacy import Privacy
+from heroes.slices.cuts import Cut, cut_out
+from heroes.slices.exchange import Feedback
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Policy:
-    """What the server does when clients are missing: see `heroes.sections.ServerConfig`."""
+    """What the server does when clients are missing: see `heroes.settings.sections.ServerConfig`."""
 
     at_least: int = 1
     attempts: int = 5

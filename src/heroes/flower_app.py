@@ -1,7 +1,9 @@
-"""The Flower app: what `flwr run` starts on any SuperLink, and what its nodes run. `heroes flower init` writes the folder for it.
+"""The Flower app: what `flwr run` starts on any SuperLink, and what its nodes run. `heroes flower init`
+writes the folder for it.
 
-The run configuration (`[tool.flwr.app.config]`, or `flwr run --run-config`) has these keys: `config`, the file with the
-configuration of heroes, in the app's folder; `out`, the run folder, where a run that it already holds goes on; `rounds`.
+The run configuration (`[tool.flwr.app.config]`, or `flwr run --run-config`) has these keys: `config`, the
+file with the configuration of heroes, in the app's folder; `out`, the run folder, where a run that it already
+holds goes on; `rounds`.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from heroes.assemble import at_clients
-from heroes.config import Config, load, parse
+from heroes.client.training import Trainer
 from heroes.data import Examples, FederatedData, WholeShares
-from heroes.engines import flower
 from heroes.errors import ConfigError, HeroesError
-from heroes.local_training import Trainer
 from heroes.messages import RoundRecord
 from heroes.models.family import Build
-from heroes.recipes import recipe
-from heroes.run_folder import held
-from heroes.running import Run, extended, prepare, resume, run
+from heroes.runs.folder import held
+from heroes.runs.running import Run, extended, prepare, resume, run
+from heroes.settings.config import Config, load, parse
+from heroes.settings.recipes import recipe
+from heroes.transport.engines import flower
 
 Data = Callable[[int | None], Examples]
 _PATIENCE = 120.0  # seconds
@@ -40,8 +42,9 @@ log = logging.getLogger("flwr")  # what Flower streams to whoever started the ru
 class Parts:
     """A model and data of your own for an app; what is not given is as the configuration names it.
 
-    `model` is `build(width) -> nn.Module`. `data(client)` gives the training examples of a client and is called on its node;
-    `data(None)` gives the test examples, on the server. With data of your own and a named model, say how many classes there are.
+    `model` is `build(width) -> nn.Module`. `data(client)` gives the training examples of a client and is
+    called on its node; `data(None)` gives the test examples, on the server. With data of your own and a named
+    model, say how many classes there are.
     """
 
     model: Build | None = None
@@ -50,7 +53,9 @@ class Parts:
 
     def __post_init__(self) -> None:
         if self.data is not None and self.model is None and self.classes is None:
-            raise ConfigError("data of your own needs a model of your own, or classes=...: a node may not have seen them all")
+            raise ConfigError(
+                "data of your own needs a model of your own, or classes=...: a node may not have seen them all"
+            )
 
     def server_app(self) -> ServerApp:
         """What leads."""
@@ -101,7 +106,9 @@ def lead(settings: dict[str, Any], own: Parts) -> Run:
             finished = resume(folder, changes, model=own.model, data=data, **hear)
         else:  # a run that ended before its first round has nothing to lose
             config = configured(settings).changed(changes)
-            finished = run(config, model=own.model, data=own.here(config, None), out=folder, overwrite=True, **hear)
+            finished = run(
+                config, model=own.model, data=own.here(config, None), out=folder, overwrite=True, **hear
+            )
     log.info("heroes: done")
     return finished
 
@@ -109,7 +116,9 @@ def lead(settings: dict[str, Any], own: Parts) -> Run:
 def configured(settings: dict[str, Any]) -> Config:
     """The configuration from the app's folder, which Flower puts on the path of modules."""
     name = str(settings.get("config", "config.toml"))
-    for place in filter(None, sys.path):  # not the folder where the SuperLink was started: Flower has a config.toml, too
+    for place in filter(
+        None, sys.path
+    ):  # not the folder where the SuperLink was started: Flower has a config.toml, too
         if (Path(place) / name).is_file():
             return load(Path(place) / name, recipe)
     raise ConfigError(f"the run configuration says config = {name!r}, but the app's folder has no such file")
@@ -117,7 +126,9 @@ def configured(settings: dict[str, Any]) -> Config:
 
 def _told(record: RoundRecord) -> None:
     accuracy = "" if record.accuracy is None else f", accuracy {100 * record.accuracy:.1f} %"
-    lost = f", {len(record.missing)} left out (for example {record.missing[0].reason})" if record.missing else ""
+    lost = (
+        f", {len(record.missing)} left out (for example {record.missing[0].reason})" if record.missing else ""
+    )
     log.info("heroes: round %d in %.1f s%s%s", record.round, record.duration, accuracy, lost)
 
 

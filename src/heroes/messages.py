@@ -1,9 +1,10 @@
-"""The nouns of a round: what the server knows, decides, sends, gets back and writes down. Frozen, no behaviour.
+"""The nouns of a round: what the server knows, decides, sends, gets back and writes down. Frozen, no
+behaviour.
 
     Cohort -> Plan of Assignments -> Task -> Update -> ServerState, RoundRecord
 
-Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and measurements (`Estimates`, `Facts`) are kept apart.
-Importing this module does not import torch.
+Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and measurements (`Estimates`, `Facts`)
+are kept apart. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of the global model: `width` channel groups, and the coefficient blocks laid into the width x width grid."""
+    """Which part of the global model: `width` channel groups, and the coefficient blocks laid into the width
+    x width grid.
+    """
 
     width: int
     groups: tuple[int, ...]
@@ -113,7 +116,9 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Update:
-    """What comes back from a client. `gradient` is the gradient at the received weights, for schemes that ask for it."""
+    """What comes back from a client. `gradient` is the gradient at the received weights, for schemes that ask
+    for it.
+    """
 
     client: int
     round: int
@@ -149,7 +154,9 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True)
 class ServerState(Generic[Memory]):
-    """All that the server remembers between rounds. `memory` belongs to the strategy and holds plain numbers only."""
+    """All that the server remembers between rounds. `memory` belongs to the strategy and holds plain numbers
+    only.
+    """
 
     round: int  # rounds done
     tensors: Tensors
@@ -157,8 +164,12 @@ class ServerState(Generic[Memory]):
     seconds: float = 0.0  # time spent
     bytes_up: int = 0
     bytes_down: int = 0
-    residuals: Mapping[int, Tensors] = field(default_factory=dict)  # what rounding left out of clients' uploads
-    measured: Mapping[int, tuple[float, ...]] = field(default_factory=dict)  # what is known of how fast real clients are
+    residuals: Mapping[int, Tensors] = field(
+        default_factory=dict
+    )  # what rounding left out of clients' uploads
+    measured: Mapping[int, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # what is known of how fast real clients are
 
 
 @dataclass(frozen=True)
@@ -184,7 +195,9 @@ class ClientRecord:
     groups: tuple[int, ...]
     blocks: tuple[int, ...]
     tau: int
-    compute_seconds: float  # by the wall clock as measured, else, and for a client that was not in, as planned
+    compute_seconds: (
+        float  # by the wall clock as measured, else, and for a client that was not in, as planned
+    )
     transfer_seconds: float
     waiting: float
     bytes_up: int
@@ -197,7 +210,9 @@ class ClientRecord:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """An attempt at a round that too few answered: nothing of it entered the model, its time and traffic are spent."""
+    """An attempt at a round that too few answered: nothing of it entered the model, its time and traffic are
+    spent.
+    """
 
     duration: float
     bytes_up: int
@@ -208,7 +223,9 @@ class Abandoned:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One line of `records.jsonl`. Numbers and names only; seconds are those of the clock, bytes are those on the wire."""
+    """One line of `records.jsonl`. Numbers and names only; seconds are those of the clock, bytes are those on
+    the wire.
+    """
 
     round: int
     seconds: float  # time at the end of the round
@@ -227,7 +244,9 @@ class RoundRecord:
     facts: Facts
     missing: tuple[Lost, ...]
     clients: tuple[ClientRecord, ...]
-    lost: Mapping[str, int] = field(default_factory=dict)  # how many updates are missing by cause, abandoned attempts included
+    lost: Mapping[str, int] = field(
+        default_factory=dict
+    )  # how many updates are missing by cause, abandoned attempts included
     abandoned: tuple[Abandoned, ...] = ()  # attempts at this round that too few answered
     idle: float = 0.0  # seconds until enough clients were awake
     clock: str = "virtual"  # or wall: what seconds are

@@ -11,9 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from heroes import seeds
-from heroes.defence import Defence
 from heroes.errors import TrainingError
-from heroes.exchange import pack_tensors, unpack_tensors
 from heroes.federation import Federation, Stop
 from heroes.fleet.devices import Fleet
 from heroes.fleet.faults import Mask
@@ -32,9 +30,11 @@ from heroes.messages import (
     Tensors,
     Update,
 )
-from heroes.pairing import Expected, Pairing
-from heroes.recording import Attempt, given_up, record
-from heroes.submodels import cut_out, cut_shapes
+from heroes.server.defence import Defence
+from heroes.server.pairing import Expected, Pairing
+from heroes.server.recording import Attempt, given_up, record
+from heroes.slices.cuts import cut_out, cut_shapes
+from heroes.slices.exchange import pack_tensors, unpack_tensors
 
 M = TypeVar("M")
 Sent = Callable[[Selection], Tensors]
@@ -43,7 +43,12 @@ _SLICES = 8  # kept during a round; the same slice is cut anew when more others 
 
 
 def sample(
-    fleet: Fleet | MeasuredFleet, wanted: int, seed: int, round_number: int, attempt: int = 0, awake: Mask | None = None
+    fleet: Fleet | MeasuredFleet,
+    wanted: int,
+    seed: int,
+    round_number: int,
+    attempt: int = 0,
+    awake: Mask | None = None,
 ) -> Integers:
     """Who takes part: so many clients, uniformly without replacement, from those awake if not all are."""
     rng = seeds.stream(seed, "sampling", round_number, *([attempt] if attempt else []))
@@ -62,12 +67,13 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
         state = replace(state, seconds=state.seconds + wait)
         tried = try_round(f, state, number)
         if len(tried.answers.answered) >= f.policy.at_least:
-            return record(f, tried, abandoned, idle)
+            epsilon = None if f.privacy is None else f.privacy.epsilon(tried.after.round)
+            return record(tried, abandoned, idle=idle, clock=f.clock.name, epsilon=epsilon)
         abandoned.append(tried.abandoned())
         state = tried.charged(state)
         if f.feedback is not None:
             f.feedback.restore(state.residuals)
-    raise TrainingError(given_up(f, state.round + 1, abandoned))
+    raise TrainingError(given_up(f.policy.at_least, state.round + 1, abandoned))
 
 
 def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
@@ -77,7 +83,9 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     clients = f.fleet.status(asked, state.round + 1, number)  # who, and how fast today
     plan = stamped(f, f.strategy.assign(state, clients), number)  # width, blocks, tau for each
     wanted = min(f.cohort, len(clients))
-    sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))  # clients may get the same slice
+    sent = lru_cache(maxsize=_SLICES)(
+        lambda selection: as_sent(f, state, selection)
+    )  # clients may get the same slice
     updates = carried_out(f, plan.assignments, wanted, lambda a: make_task(f, a, sent))
     answers = Pairing(plan.assignments, updates, lambda a: expected(f, state, a))
     good = screen(f, state, answers, received(f, state, answers, sent))
@@ -102,7 +110,9 @@ def until_awake(f: Federation, seconds: float) -> float:
         awake = f.faults.available(seconds + wait)
         if awake is not None and int(awake.sum()) >= needed:
             return wait
-    raise TrainingError(f"at no time of the day are {needed} clients awake; raise faults.awake or lower server.at_least")
+    raise TrainingError(
+        f"at no time of the day are {needed} clients awake; raise faults.awake or lower server.at_least"
+    )
 
 
 def stamped(f: Federation, plan: Plan, attempt: int) -> Plan:
@@ -111,7 +121,9 @@ def stamped(f: Federation, plan: Plan, attempt: int) -> Plan:
     def nonce(client: int) -> int:
         return seeds.number(f.seed, "nonce", plan.assignments[0].round, attempt, client)
 
-    return replace(plan, assignments=tuple(replace(a, attempt=attempt, nonce=nonce(a.client)) for a in plan.assignments))
+    return replace(
+        plan, assignments=tuple(replace(a, attempt=attempt, nonce=nonce(a.client)) for a in plan.assignments)
+    )
 
 
 def carried_out(
@@ -150,11 +162,13 @@ def expected(f: Federation, state: ServerState[M], assignment: Assignment) -> Ex
     return Expected(shapes, sum(math.prod(shape) for shape in shapes.values()), max(rows, default=0))
 
 
-def received(f: Federation, state: ServerState[M], answers: Pairing, sent: Sent) -> Iterator[tuple[Assignment, Update]]:
+def received(
+    f: Federation, state: ServerState[M], answers: Pairing, sent: Sent
+) -> Iterator[tuple[Assignment, Update]]:
     """Hand the answers on, undoing what rounding did on the way.
 
-    A client that got a rounded slice moved it somewhere: the exact slice is moved the same way, or small steps would be lost.
-    What the client's own rounding left out is kept for its next turn.
+    A client that got a rounded slice moved it somewhere: the exact slice is moved the same way, or small
+    steps would be lost. What the client's own rounding left out is kept for its next turn.
     """
     for assignment, update in answers:
         cut = f.cut(assignment)
@@ -162,7 +176,10 @@ def received(f: Federation, state: ServerState[M], answers: Pairing, sent: Sent)
             f.feedback.keep(assignment.client, cut, update.residuals)
         if f.down_bits < 32:
             exact, rounded = cut_out(state.tensors, cut), sent(assignment.selection)
-            update = replace(update, tensors={name: t + (exact[name] - rounded[name]) for name, t in update.tensors.items()})
+            update = replace(
+                update,
+                tensors={name: t + (exact[name] - rounded[name]) for name, t in update.tensors.items()},
+            )
         yield assignment, update
 
 
@@ -183,12 +200,18 @@ Step = tuple[ServerState[Any], RoundRecord]
 
 
 def run(
-    f: Federation, stop: Stop, *, evaluate_every: int = 1, every_width: bool = True, after: ServerState[Any] | None = None
+    f: Federation,
+    stop: Stop,
+    *,
+    evaluate_every: int = 1,
+    every_width: bool = True,
+    after: ServerState[Any] | None = None,
 ) -> Iterator[Step]:
-    """Rounds until it is time to stop, from the beginning or `after` some. The last record says why and holds the accuracy of
-    every width.
+    """Rounds until it is time to stop, from the beginning or `after` some. The last record says why and holds
+    the accuracy of every width.
 
-    A model is tested while the next round trains, unless its accuracy may end the run; its round is handed out after that.
+    A model is tested while the next round trains, unless its accuracy may end the run; its round is handed
+    out after that.
     """
     state = begin(f) if after is None else after
     if f.feedback is not None:

@@ -1,6 +1,7 @@
 """One seed, many independent streams. All randomness of a run comes from here, keyed by what it is for.
 
-A stream depends on the run's seed and its own name only, never on what was drawn before, so any round can be replayed alone.
+A stream depends on the run's seed and its own name only, never on what was drawn before, so any round can be
+replayed alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Small data sets as their publishers lay them out, and an HTTP server on loopback that can be told to misbehave."""
+"""Small data sets as their publishers lay them out, and an HTTP server on loopback that can be told to
+misbehave.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def cifar_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "made" / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     for n, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]):
-        (folder / name).write_bytes(pickle.dumps(cifar_batch(20 if name == "test_batch" else 30, n), protocol=2))
+        (folder / name).write_bytes(
+            pickle.dumps(cifar_batch(20 if name == "test_batch" else 30, n), protocol=2)
+        )
     return folder
 
 
@@ -211,5 +215,7 @@ def works() -> str:
     play = FIRST_PLAY.format(
         anna="Bread rises while the oven burns, and so do I; " * 30, ben="Call me at noon, not before. " * 40
     )
-    flat = FLAT_PLAY.format(duke="Proceed, Solinus, to procure my fall. " * 25, luce="Faith, no; he comes too late. " * 25)
+    flat = FLAT_PLAY.format(
+        duke="Proceed, Solinus, to procure my fall. " * 25, luce="Faith, no; he comes too late. " * 25
+    )
     return "\n\n".join([SONNETS, play, flat, MONOLOGUE])

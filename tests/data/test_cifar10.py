@@ -53,7 +53,9 @@ def test_training_batches_are_varied_by_the_generator_and_test_batches_are_not(c
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
     unvaried = load("cifar10", DataOptions(source=cifar_folder, augment=False))
-    assert torch.equal(unvaried.train.batch(rows, CPU, np.random.default_rng(1))[0], data.train.batch(rows, CPU)[0])
+    assert torch.equal(
+        unvaried.train.batch(rows, CPU, np.random.default_rng(1))[0], data.train.batch(rows, CPU)[0]
+    )
 
 
 def test_the_archive_the_folder_and_the_folder_around_either_will_do(tmp_path, cifar_folder, tarred):
@@ -85,7 +87,13 @@ def python2_pickle(data: np.ndarray, labels: list[int]) -> bytes:
         return b"U" + bytes([len(text)]) + text
 
     raw = data.tobytes()
-    array = b"cnumpy.core.multiarray\n_reconstruct\n" + b"cnumpy\nndarray\n" + b"K\x00\x85" + short(b"b") + b"\x87R"
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n"
+        + b"cnumpy\nndarray\n"
+        + b"K\x00\x85"
+        + short(b"b")
+        + b"\x87R"
+    )
     kind = (
         b"cnumpy\ndtype\n"
         + short(b"u1")
@@ -123,7 +131,9 @@ def test_a_hostile_file_does_not_run(cifar_folder, tmp_path, protocol):
     mark = tmp_path / "mark"
     evil = Hostile(os.mkdir, str(mark))
     (cifar_folder / "data_batch_2").write_bytes(pickle.dumps(batch() | {b"extra": evil}, protocol=protocol))
-    with pytest.raises(DataError, match=r"data_batch_2 is not a CIFAR-10 batch: the file asks for posix.mkdir"):
+    with pytest.raises(
+        DataError, match=r"data_batch_2 is not a CIFAR-10 batch: the file asks for posix.mkdir"
+    ):
         load("cifar10", DataOptions(source=cifar_folder))
     assert not mark.exists()
     pickle.loads((cifar_folder / "data_batch_2").read_bytes())  # noqa: S301  it would have
@@ -143,7 +153,10 @@ def test_a_hostile_file_does_not_run(cifar_folder, tmp_path, protocol):
         (b"cnumpy.core.multiarray\n_reconstruct\nN}S'x'\nI1\ns\x86b.", "change a function"),
         (b"cnumpy\ndtype\n(S'O8'\ntR.", "not of bytes"),
         (b"\x80\x02]r\xff\xff\xff\xff.", "holds a list"),  # a memo of four thousand million places, in C
-        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x0f", "exceeds|EOF|truncated|ran out"),  # bytes without end
+        (
+            b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x0f",
+            "exceeds|EOF|truncated|ran out",
+        ),  # bytes without end
         (b"", "EOF|ran out"),
         (b"].", "holds a list"),
     ],

@@ -19,7 +19,9 @@ QUICK = Patience(tries=3, pause=0.001, timeout=5)
 def test_a_file_arrives_and_progress_is_told(server, tmp_path):
     server.files["/a.bin"] = CONTENT
     told = []
-    path = download(f"{server.address}/a.bin", tmp_path / "x" / "a.bin", MD5, lambda *step: told.append(step), QUICK)
+    path = download(
+        f"{server.address}/a.bin", tmp_path / "x" / "a.bin", MD5, lambda *step: told.append(step), QUICK
+    )
     assert path.read_bytes() == CONTENT
     assert told[-1] == ("a.bin", len(CONTENT), len(CONTENT))
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
@@ -40,20 +42,26 @@ def test_a_download_given_up_is_resumed_the_next_time(server, tmp_path):
     with pytest.raises(DataError, match="ended after 70000 of 300000 bytes"):
         download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=Patience(tries=1, pause=0))
     assert not (tmp_path / "a.bin").exists()
-    assert download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    assert (
+        download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    )
     assert server.asked[-1] == ("/a.bin", "bytes=70000-")
 
 
 def test_a_server_without_ranges_sends_everything_again(server, tmp_path):
     server.files["/a.bin"] = CONTENT
     server.cuts, server.knows_ranges = [70_000], False
-    assert download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    assert (
+        download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    )
 
 
 def test_a_server_that_says_no_length_is_checked_by_the_sum(server, tmp_path):
     server.files["/a.bin"] = CONTENT
     server.says_length = False
-    assert download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    assert (
+        download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    )
     server.cuts = [1000]
     with pytest.raises(DataError, match="MD5"):
         download(f"{server.address}/a.bin", tmp_path / "b.bin", MD5, patience=QUICK)
@@ -67,18 +75,24 @@ def test_a_wrong_checksum_is_refused_and_nothing_is_kept(server, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "left", [b"rubbish from another day", CONTENT + b"too much", CONTENT], ids=["rubbish", "too much", "all of it"]
+    "left",
+    [b"rubbish from another day", CONTENT + b"too much", CONTENT],
+    ids=["rubbish", "too much", "all of it"],
 )
 def test_what_an_earlier_attempt_left_does_no_harm(server, tmp_path, left):
     server.files["/a.bin"] = CONTENT
     (tmp_path / "a.bin.part").write_bytes(left)
-    assert download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    assert (
+        download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    )
 
 
 def test_a_busy_server_is_asked_again_and_a_refusal_is_final(server, tmp_path):
     server.files["/a.bin"] = CONTENT
     server.errors = [503, 429]
-    assert download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    assert (
+        download(f"{server.address}/a.bin", tmp_path / "a.bin", MD5, patience=QUICK).read_bytes() == CONTENT
+    )
     server.asked.clear()
     with pytest.raises(DataError, match="the server says 404"):
         download(f"{server.address}/nothing", tmp_path / "b.bin", patience=QUICK)

@@ -1,4 +1,6 @@
-"""Shares that clients draw from all examples: any number of clients, proportions as asked, the same bits everywhere."""
+"""Shares that clients draw from all examples: any number of clients, proportions as asked, the same bits
+everywhere.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(5), [100, 80, 
 LEVELS = {"iid": None, "gamma": 40.0, "dirichlet": 0.3, "missing": 2.0, "by_device": 60.0}
 
 
-def drawn(name: str, clients: int = 10**6, size: int = 20, seed: int = 0, level: float | None = None) -> DrawnShares:
+def drawn(
+    name: str, clients: int = 10**6, size: int = 20, seed: int = 0, level: float | None = None
+) -> DrawnShares:
     rng, wanted = seeds.stream(seed, "partition"), LEVELS.get(name) if level is None else level
     device_of = np.arange(clients) % 3
     shares = share_out(name, LABELS, clients, rng, wanted, device_of=device_of, examples_per_client=size)
@@ -62,7 +66,9 @@ def test_gamma_gives_its_percentage_to_the_main_class_and_the_rest_evenly() -> N
     assert (several[:, 3] == 8).all()
     others = np.delete(several, 3, axis=1)
     assert set(others.ravel().tolist()) == {2, 3}
-    assert (others.mean(axis=0) > 2.5).all()  # what is left over goes to all in turn: 11 of four classes are 2.75 each
+    assert (
+        others.mean(axis=0) > 2.5
+    ).all()  # what is left over goes to all in turn: 11 of four classes are 2.75 each
 
 
 def test_by_device_ties_the_main_class_to_the_device() -> None:
@@ -83,11 +89,16 @@ def test_iid_and_dirichlet_have_all_classes_as_often_as_there_are_examples_of_th
     for name in ("iid", "dirichlet"):
         shares = drawn(name)
         mean = np.mean([counts(shares, client) for client in range(2000)], axis=0)
-        assert mean == pytest.approx(20 * np.bincount(LABELS) / len(LABELS), abs=0.1 if name == "iid" else 0.6)
+        assert mean == pytest.approx(
+            20 * np.bincount(LABELS) / len(LABELS), abs=0.1 if name == "iid" else 0.6
+        )
 
 
 def test_dirichlet_is_less_even_at_small_levels() -> None:
-    tops = {level: np.mean([counts(drawn("dirichlet", level=level), n).max() for n in range(200)]) for level in (0.01, 100.0)}
+    tops = {
+        level: np.mean([counts(drawn("dirichlet", level=level), n).max() for n in range(200)])
+        for level in (0.01, 100.0)
+    }
     assert tops[0.01] > 18
     assert tops[100.0] < 10
 
@@ -113,7 +124,9 @@ def test_what_a_partition_needs_it_needs_here_too() -> None:
 
 
 def test_too_many_clients_are_told_of_the_way_out() -> None:
-    with pytest.raises(DataError, match=r"301 clients cannot share 300 examples; .* data\.examples_per_client"):
+    with pytest.raises(
+        DataError, match=r"301 clients cannot share 300 examples; .* data\.examples_per_client"
+    ):
         share_out("iid", LABELS, 301, seeds.stream(0))
 
 
@@ -124,5 +137,10 @@ def test_drawn_shares_must_be_of_the_training_examples() -> None:
     with pytest.raises(DataError, match=f"only {len(train)} training examples"):
         FederatedData(train, test, shares)
     assert (
-        len(FederatedData(train, test, share_out("iid", labels[1:], 5000, seeds.stream(0), examples_per_client=3)).shares) == 5000
+        len(
+            FederatedData(
+                train, test, share_out("iid", labels[1:], 5000, seeds.stream(0), examples_per_client=3)
+            ).shares
+        )
+        == 5000
     )

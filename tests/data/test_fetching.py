@@ -30,7 +30,10 @@ def test_an_archive_from_an_address_is_unpacked_and_not_fetched_again(server, tm
 def test_a_mirror_must_have_the_official_files(server, tmp_path, idx_folder):
     for path in idx_folder.iterdir():
         server.files[f"/mnist/{path.name}"] = path.read_bytes()
-    with pytest.raises(DataError, match=r"f68b3c2dcbeaaa9fbdd348bbdeb94873 is right.*put it into .*mnist, then say this again"):
+    with pytest.raises(
+        DataError,
+        match=r"f68b3c2dcbeaaa9fbdd348bbdeb94873 is right.*put it into .*mnist, then say this again",
+    ):
         get("mnist", tmp_path, f"{server.address}/mnist/", patience=QUICK)
     assert not listed(tmp_path)[[row.name for row in listed(tmp_path)].index("mnist")].present
 
@@ -125,7 +128,10 @@ def test_verify_tells_missing_broken_other_and_official_apart(tmp_path, cifar_fo
     assert verify("cifar10", tmp_path).state == "missing"
     get("cifar10", tmp_path, cifar_folder.parent)
     verdict = verify("cifar10", tmp_path)
-    assert (verdict.state, verdict.detail[:48]) == ("other", "150 training and 20 test examples; it can be use")
+    assert (verdict.state, verdict.detail[:48]) == (
+        "other",
+        "150 training and 20 test examples; it can be use",
+    )
     batch = tmp_path / "cifar10" / "cifar-10-batches-py" / "data_batch_3"
     batch.write_bytes(batch.read_bytes()[:1000])
     assert verify("cifar10", tmp_path).state == "broken"

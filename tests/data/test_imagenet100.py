@@ -60,7 +60,8 @@ def test_training_images_are_flipped_by_the_generator(folder, options):
 
 
 @pytest.mark.parametrize(
-    ("mode", "name"), [("L", "g.jpg"), ("CMYK", "c.jpg"), ("1", "b.png"), ("P", "p.gif"), ("RGBA", "a.png"), ("LA", "la.png")]
+    ("mode", "name"),
+    [("L", "g.jpg"), ("CMYK", "c.jpg"), ("1", "b.png"), ("P", "p.gif"), ("RGBA", "a.png"), ("LA", "la.png")],
 )
 def test_other_colours_become_red_green_and_blue(folder, options, mode, name):
     picture((120, 120, 120), mode).save(folder / "val" / "bee" / f"zz-{name}")
@@ -84,7 +85,9 @@ def test_a_broken_image_is_named_skipped_and_counted(folder, options):
         data = load("imagenet100", options)
         assert data.train.targets.tolist() == [0] * 4 + [1] * 3 + [2] * 3
         assert len(data.skipped) == 3
-        assert ["0.JPEG" in data.skipped[0], "3.JPEG" in data.skipped[1], "truncated" in data.skipped[0]] == [True] * 3
+        assert ["0.JPEG" in data.skipped[0], "3.JPEG" in data.skipped[1], "truncated" in data.skipped[0]] == [
+            True
+        ] * 3
         assert (data.train.inputs[-1, 2, 8, 8].int() - 220).abs() <= 4  # rows have moved up
     verdict = verify("imagenet100", source=folder)
     assert verdict.state == "broken"
@@ -100,7 +103,9 @@ def test_only_broken_images_are_an_error(folder, options):
 
 def test_decoding_happens_once_and_again_when_the_files_change(folder, options, tmp_path):
     told = []
-    told_options = DataOptions(source=folder, directory=options.directory, size=16, progress=lambda *step: told.append(step))
+    told_options = DataOptions(
+        source=folder, directory=options.directory, size=16, progress=lambda *step: told.append(step)
+    )
     first = load("imagenet100", told_options)
     assert told == [("decoding images", 12, 12), ("decoding images", 6, 6)]
     again = load("imagenet100", told_options)
@@ -157,7 +162,9 @@ def test_a_damaged_cache_says_so(folder, options, tmp_path):
 
 
 def test_classes_are_chosen_by_name_or_the_first_hundred(folder, options, tmp_path):
-    chosen = load("imagenet100", DataOptions(source=folder, directory=options.directory, size=8, classes=("cow", "ant")))
+    chosen = load(
+        "imagenet100", DataOptions(source=folder, directory=options.directory, size=8, classes=("cow", "ant"))
+    )
     assert chosen.class_names == ("cow", "ant")
     assert chosen.train.targets.tolist() == [0] * 4 + [1] * 4
     with pytest.raises(DataError, match="no class 'bea': did you mean 'bee'"):
@@ -170,11 +177,19 @@ def test_classes_are_chosen_by_name_or_the_first_hundred(folder, options, tmp_pa
             place = many / split / f"n{n:03}"
             place.mkdir(parents=True)
             picture((n, n, n), size=(2, 2)).save(place / "0.png")
-    assert load("imagenet100", DataOptions(source=many, directory=options.directory, size=2)).class_names[-1] == "n099"
+    assert (
+        load("imagenet100", DataOptions(source=many, directory=options.directory, size=2)).class_names[-1]
+        == "n099"
+    )
 
 
 def test_the_layout_may_lie_one_folder_down_and_anything_else_is_explained(folder, options, tmp_path):
-    assert len(load("imagenet100", DataOptions(source=folder.parent, directory=options.directory, size=16)).train) == 12
+    assert (
+        len(
+            load("imagenet100", DataOptions(source=folder.parent, directory=options.directory, size=16)).train
+        )
+        == 12
+    )
     with pytest.raises(DataError, match="no folders train and val"):
         load("imagenet100", DataOptions(source=folder / "train"))
     (tmp_path / "x.tar.gz").write_bytes(b"")

@@ -20,18 +20,36 @@ def test_normalised_by_hand():
 
 def test_without_a_generator_nothing_is_drawn_or_moved():
     stored = torch.arange(16, dtype=torch.uint8).view(1, 1, 4, 4)
-    plain, varied = (ImageTransform((0.5,), (0.5,), flip=flip, padding=padding) for flip, padding in ((False, 0), (True, 4)))
+    plain, varied = (
+        ImageTransform((0.5,), (0.5,), flip=flip, padding=padding)
+        for flip, padding in ((False, 0), (True, 4))
+    )
     assert torch.equal(plain(stored, None), varied(stored, None))
 
 
-@given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 6), st.integers(0, 4), st.booleans(), st.integers(0, 9))
-def test_every_image_is_a_crop_of_its_padded_self_or_the_mirror_of_one(count, channels, side, padding, flip, seed):
-    images = torch.from_numpy(np.random.default_rng(seed).integers(0, 256, (count, channels, side, side + 1), dtype=np.uint8))
+@given(
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.integers(1, 6),
+    st.integers(0, 4),
+    st.booleans(),
+    st.integers(0, 9),
+)
+def test_every_image_is_a_crop_of_its_padded_self_or_the_mirror_of_one(
+    count, channels, side, padding, flip, seed
+):
+    images = torch.from_numpy(
+        np.random.default_rng(seed).integers(0, 256, (count, channels, side, side + 1), dtype=np.uint8)
+    )
     out = augmented(images, np.random.default_rng(seed), flip, padding)
     assert (out.shape, out.dtype) == (images.shape, torch.uint8)
     for before, after in zip(images, out, strict=True):
         padded = torch.nn.functional.pad(before, (padding,) * 4)
-        crops = [padded[:, y : y + side, x : x + side + 1] for y in range(2 * padding + 1) for x in range(2 * padding + 1)]
+        crops = [
+            padded[:, y : y + side, x : x + side + 1]
+            for y in range(2 * padding + 1)
+            for x in range(2 * padding + 1)
+        ]
         assert any(torch.equal(after, c) or (flip and torch.equal(after, c.flip(2))) for c in crops)
 
 

@@ -31,7 +31,9 @@ def test_images_and_labels_are_those_of_the_files(idx_folder, name):
     assert data.train.inputs.numpy().tobytes() == raw
     inputs, _ = data.test.batch(np.arange(10), torch.device("cpu"))
     mean, std = {"mnist": (0.1307, 0.3081), "fashion_mnist": (0.2860, 0.3530)}[name]
-    assert inputs[2, 0, 1, 1].item() == pytest.approx((int(data.test.inputs[2, 0, 1, 1]) / 255 - mean) / std, abs=1e-5)
+    assert inputs[2, 0, 1, 1].item() == pytest.approx(
+        (int(data.test.inputs[2, 0, 1, 1]) / 255 - mean) / std, abs=1e-5
+    )
     assert len(data.class_names) == 10
     assert data.owners is None
 

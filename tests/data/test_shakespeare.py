@@ -27,10 +27,17 @@ def text_file(tmp_path, works):
 
 def test_roles_are_those_who_speak_in_plays_of_more_than_one(works):
     found = {role.name: role.text for role in roles(works)}
-    assert list(found) == ["A_SMALL_PLAY_ANNA", "A_SMALL_PLAY_BEN", "THE_COMEDY_OF_ERRORS_DUKE", "THE_COMEDY_OF_ERRORS_LUCE"]
+    assert list(found) == [
+        "A_SMALL_PLAY_ANNA",
+        "A_SMALL_PLAY_BEN",
+        "THE_COMEDY_OF_ERRORS_DUKE",
+        "THE_COMEDY_OF_ERRORS_LUCE",
+    ]
     anna = found["A_SMALL_PLAY_ANNA"]
     assert anna.startswith("Bread rises while the oven burns, and so do I; Bread")
-    assert anna.endswith("to the end. Enter BEN What? [Exit] ")  # a stage direction far to the right counts as more, as in LEAF
+    assert anna.endswith(
+        "to the end. Enter BEN What? [Exit] "
+    )  # a stage direction far to the right counts as more, as in LEAF
     assert "  " not in anna
     assert found["THE_COMEDY_OF_ERRORS_DUKE"].endswith("and a third line, flush left. ")
     assert "NOTICE" not in "".join(found.values())
@@ -98,8 +105,13 @@ def test_gzipped_or_in_a_folder_or_with_a_mark_or_in_latin1(tmp_path, text_file,
 
 def test_short_roles_are_left_out_and_some_of_the_rest_drawn_by_the_seed(text_file, works):
     longest = max(window_count(role) for role in roles(works))
-    assert load("shakespeare", DataOptions(source=text_file, minimum_windows=longest)).owner_names == ("A_SMALL_PLAY_ANNA",)
-    drawn = {load("shakespeare", DataOptions(source=text_file, roles=2, seed=seed)).owner_names for seed in range(8)}
+    assert load("shakespeare", DataOptions(source=text_file, minimum_windows=longest)).owner_names == (
+        "A_SMALL_PLAY_ANNA",
+    )
+    drawn = {
+        load("shakespeare", DataOptions(source=text_file, roles=2, seed=seed)).owner_names
+        for seed in range(8)
+    }
     assert len(drawn) > 1
     one, same = (load("shakespeare", DataOptions(source=text_file, roles=2, seed=5)) for _ in range(2))
     assert one.owner_names == same.owner_names

@@ -42,7 +42,9 @@ def missing(record: dict[str, Any]) -> set[int]:
     return {entry["client"] for entry in record["missing"]}
 
 
-def run_to_the_end(federation: Federation, app: Path, wanted: dict[str, object], patience: float = 400) -> Service:
+def run_to_the_end(
+    federation: Federation, app: Path, wanted: dict[str, object], patience: float = 400
+) -> Service:
     """Run the app and wait for its end, good or bad."""
     run = federation.run(app, wanted)
     wait_until(lambda: run.process.poll() is not None, patience, run, *federation.services)

@@ -1,4 +1,6 @@
-"""A federation with TLS and node authentication on loopback: who is let in, and what is lost when machines die."""
+"""A federation with TLS and node authentication on loopback: who is let in, and what is lost when machines
+die.
+"""
 
 import subprocess
 import sys
@@ -18,7 +20,16 @@ STRANGER = NODES  # has keys, but nobody registered them
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     """A SuperLink with three registered nodes that run; what a test kills it also starts again."""
     folder = tmp_path_factory.mktemp("federation")
-    make = [sys.executable, "-m", "heroes.cli", "flower", "keys", str(folder / "keys"), "--nodes", str(NODES + 1)]
+    make = [
+        sys.executable,
+        "-m",
+        "heroes.cli",
+        "flower",
+        "keys",
+        str(folder / "keys"),
+        "--nodes",
+        str(NODES + 1),
+    ]
     subprocess.run(make, check=True, timeout=60, stdout=subprocess.DEVNULL)
     with Federation(folder, Keys(folder / "keys")) as made:
         made.superlink()
@@ -35,7 +46,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def last(federation: Federation, name: str) -> Service:
     """The newest service of that name: superlink, node-0, ..."""
-    return next(service for service in reversed(federation.services) if service.log.name.startswith(f"{name}-"))
+    return next(
+        service for service in reversed(federation.services) if service.log.name.startswith(f"{name}-")
+    )
 
 
 def wait_for_rounds(out: Path, count: int, federation: Federation) -> None:
@@ -50,14 +63,18 @@ def test_an_unregistered_node_is_refused(federation: Federation) -> None:
     assert "SuperNode ID" not in stranger.text()
 
 
-def test_a_node_that_trusts_another_authority_does_not_get_through(federation: Federation, tmp_path: Path) -> None:
+def test_a_node_that_trusts_another_authority_does_not_get_through(
+    federation: Federation, tmp_path: Path
+) -> None:
     make = [sys.executable, "-m", "heroes.cli", "flower", "keys", str(tmp_path / "keys"), "--nodes", "1"]
     subprocess.run(make, check=True, timeout=60, stdout=subprocess.DEVNULL)
     (tmp_path / "other").mkdir()
     other = Federation(tmp_path / "other", Keys(tmp_path / "keys"), port=federation.port)
     with other:
         node = other.supernode(0)
-        wait_until(lambda: node.process.poll() is not None or "Connection attempt failed" in node.text(), 90, node)
+        wait_until(
+            lambda: node.process.poll() is not None or "Connection attempt failed" in node.text(), 90, node
+        )
         assert "SuperNode ID" not in node.text()
 
 
@@ -70,7 +87,9 @@ def test_a_run_of_registered_nodes_ends_well(federation: Federation, app: Path, 
 
 
 def test_an_app_brings_its_own_model_and_nodes_their_own_data(federation: Federation, tmp_path: Path) -> None:
-    run = run_to_the_end(federation, make_app(tmp_path / "clouds", NODES, "--own"), settings(tmp_path / "run", rounds=3))
+    run = run_to_the_end(
+        federation, make_app(tmp_path / "clouds", NODES, "--own"), settings(tmp_path / "run", rounds=3)
+    )
     assert run.well(), run.text()
     rounds = records(tmp_path / "run")
     assert all(client["samples"] == 400 for record in rounds for client in record["clients"])

@@ -1,4 +1,6 @@
-"""`heroes flower keys`: files that others cannot read, certificates that a TLS handshake accepts, keys that Flower accepts."""
+"""`heroes flower keys`: files that others cannot read, certificates that a TLS handshake accepts, keys that
+Flower accepts.
+"""
 
 import socket
 import ssl
@@ -21,13 +23,17 @@ def keys(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "keys"
-    done = keys(folder, "--nodes", "2", "--host", "fl.example.org", "--host", "192.0.2.7", "--host", "2001:db8::7")
+    done = keys(
+        folder, "--nodes", "2", "--host", "fl.example.org", "--host", "192.0.2.7", "--host", "2001:db8::7"
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
 
 def handshake(folder: Path, name: str, ca: Path | None = None) -> dict[str, object]:
-    """Serve once on loopback with the server's certificate; the certificate as a client that trusts only `ca` sees it."""
+    """Serve once on loopback with the server's certificate; the certificate as a client that trusts only `ca`
+    sees it.
+    """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(folder / "server.crt", folder / "server.key")
     client = ssl.create_default_context(cafile=str(ca or folder / "ca.crt"))
@@ -58,7 +64,9 @@ def serve_once(listener: socket.socket, context: ssl.SSLContext) -> None:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "fl.example.org", "192.0.2.7", "2001:db8::7"])
-def test_a_client_that_trusts_the_authority_accepts_the_server_by_all_its_names(made: Path, name: str) -> None:
+def test_a_client_that_trusts_the_authority_accepts_the_server_by_all_its_names(
+    made: Path, name: str
+) -> None:
     assert "subjectAltName" in handshake(made, name)
 
 
@@ -73,7 +81,9 @@ def test_other_names_and_other_authorities_are_refused(made: Path, tmp_path: Pat
 def test_private_files_are_their_owners_only(made: Path) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in made.iterdir()}
     private = {"ca.key", "server.key", "node-0.key", "node-1.key"}
-    assert modes == dict.fromkeys(private, 0o600) | dict.fromkeys({"ca.crt", "server.crt", "node-0.pub", "node-1.pub"}, 0o644)
+    assert modes == dict.fromkeys(private, 0o600) | dict.fromkeys(
+        {"ca.crt", "server.crt", "node-0.pub", "node-1.pub"}, 0o644
+    )
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 

@@ -13,7 +13,9 @@ def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> 
         federation.superlink()
         for number in range(2):
             federation.supernode(number)
-        run = run_to_the_end(federation, make_app(tmp_path / "app", nodes=2), settings(tmp_path / "run", rounds=2))
+        run = run_to_the_end(
+            federation, make_app(tmp_path / "app", nodes=2), settings(tmp_path / "run", rounds=2)
+        )
         assert run.well(), run.text()
     rounds = records(tmp_path / "run")
     assert [record["round"] for record in rounds] == [1, 2]

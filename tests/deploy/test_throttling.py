@@ -1,4 +1,6 @@
-"""The throttling of the example: groups and rates really hold the processes and the traffic they are meant for."""
+"""The throttling of the example: groups and rates really hold the processes and the traffic they are meant
+for.
+"""
 
 import os
 import subprocess
@@ -68,6 +70,9 @@ def test_traffic_to_a_nodes_address_goes_through_its_class(tmp_path: Path) -> No
     if done.returncode == 77:
         pytest.skip("no network namespace of our own here")
     assert done.returncode == 0, done.stderr
-    sent = {block.split()[0]: int(block.split(" Sent ")[1].split()[0]) for block in done.stdout.split("class htb ")[1:]}
+    sent = {
+        block.split()[0]: int(block.split(" Sent ")[1].split()[0])
+        for block in done.stdout.split("class htb ")[1:]
+    }
     assert sent["1:12"] >= 3000  # to node 1's address
     assert sent["1:10"] == sent["1:14"] == 0  # to the others'

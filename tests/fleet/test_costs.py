@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heroes.composition.compose import Layout
 from heroes.fleet.costs import step_flops
 from heroes.models import digits_cnn
 from heroes.models.family import Family
 from heroes.models.layers import ComposedConv2d, ComposedLinear
 from heroes.models.paths import COLUMNS, COMPOSE, FACTORED, Work, quickest
+from heroes.slices.compose import Layout
 
 BATCH = 7
 
@@ -96,7 +96,9 @@ def test_the_flops_counted_are_those_of_the_path_taken(width: int) -> None:
         nn.Parameter(torch.randn(width**2, 4, 4)),
     )
     paths = (COMPOSE, FACTORED, COLUMNS)
-    counted = {path: flops(composed_conv(path, width), 4 * width, 6, 6, input_gradient=True) for path in paths}
+    counted = {
+        path: flops(composed_conv(path, width), 4 * width, 6, 6, input_gradient=True) for path in paths
+    }
     taken = quickest(Work(layout, 4, width, BATCH * 36, BATCH * 36))
     assert flops(chosen, 4 * width, 6, 6, input_gradient=True) == counted[taken]
     assert counted[COMPOSE] != counted[FACTORED] == counted[COLUMNS]

@@ -17,7 +17,9 @@ from heroes.rounds import sample
 
 
 def same(one, two):
-    return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("speed", "upload", "download"))
+    return all(
+        np.array_equal(getattr(one, name), getattr(two, name)) for name in ("speed", "upload", "download")
+    )
 
 
 def test_the_status_depends_on_seed_and_round_only():
@@ -46,7 +48,9 @@ def test_the_status_is_in_the_order_of_the_clients():
     assert list(cohort.devices) == [names[fleet.device_of[client]] for client in (39, 0, 5)]
 
 
-@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=5).filter(lambda s: sum(s) > 0.1), st.integers(1, 300))
+@given(
+    st.lists(st.floats(0.0, 10.0), min_size=1, max_size=5).filter(lambda s: sum(s) > 0.1), st.integers(1, 300)
+)
 def test_device_classes_have_their_shares_up_to_whole_clients(shares, clients):
     kind = FleetKind("", tuple(Device(f"d{n}", 1e9, share) for n, share in enumerate(shares)))
     counts = np.bincount(Fleet(kind, clients, seed=3).device_of, minlength=len(shares))

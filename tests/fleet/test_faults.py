@@ -20,7 +20,9 @@ class Told(Faults):
 
     def __init__(self, silent=False, stall_factor=10.0, **kinds):
         super().__init__(0, 10, silent=silent, stall_factor=stall_factor)
-        object.__setattr__(self, "kinds", {int(name.removeprefix("client")): kind for name, kind in kinds.items()})
+        object.__setattr__(
+            self, "kinds", {int(name.removeprefix("client")): kind for name, kind in kinds.items()}
+        )
 
     def draw(self, assignment):
         return self.kinds.get(assignment.client)
@@ -28,7 +30,9 @@ class Told(Faults):
 
 @pytest.fixture
 def plan(world):
-    """Four clients that take 7, 9, 11 and 13 seconds: 1, 2, 3, 4 steps of 2 s, 1 s of probes, 4 s of transfer."""
+    """Four clients that take 7, 9, 11 and 13 seconds: 1, 2, 3, 4 steps of 2 s, 1 s of probes, 4 s of
+    transfer.
+    """
     return [world.assignment(client, tau=client + 1) for client in range(4)]
 
 
@@ -97,12 +101,15 @@ def test_the_first_updates_end_a_round_that_asked_more_than_it_wants(plan):
 )
 def test_who_is_not_in_at_the_deadline_is_late(plan, deadline, factor, late, duration):
     clock = VirtualClock(None, deadline, factor)
-    assert [(lost.client, lost.cause) for lost in clock.absent(plan, 4)] == [(client, "late") for client in late]
+    assert [(lost.client, lost.cause) for lost in clock.absent(plan, 4)] == [
+        (client, "late") for client in late
+    ]
     assert clock.elapse(plan, 4).duration == duration
 
 
 @pytest.mark.parametrize(
-    ("kind", "heard"), [("dropout", 0.0), ("crash", 4.5), ("upload_loss", 13.0), ("stall", 13.0 + 9 * 9.0), ("garbage", 13.0)]
+    ("kind", "heard"),
+    [("dropout", 0.0), ("crash", 4.5), ("upload_loss", 13.0), ("stall", 13.0 + 9 * 9.0), ("garbage", 13.0)],
 )
 def test_when_the_server_hears_of_a_client(plan, kind, heard):
     assert Told(client3=kind).heard(plan[3]) == heard  # 9 s of training, 4 s of transfer

@@ -1,7 +1,8 @@
-"""Every fuzz target is one test that takes `fuzz`: a short run in the normal tier, a long one among the slow tests.
+"""Every fuzz target is one test that takes `fuzz`: a short run in the normal tier, a long one among the slow
+tests.
 
-Long runs try new inputs every time. HEROES_FUZZ_SEED repeats one, HEROES_FUZZ_INPUTS says how many inputs (10,000), and
-HEROES_FUZZ_OUT names a JSON file that the numbers of inputs are written to.
+Long runs try new inputs every time. HEROES_FUZZ_SEED repeats one, HEROES_FUZZ_INPUTS says how many inputs
+(10,000), and HEROES_FUZZ_OUT names a JSON file that the numbers of inputs are written to.
 """
 
 from __future__ import annotations
@@ -58,7 +59,11 @@ def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object]
             with fuzzing.address_space():
                 attempt()
         except BaseException as error:
-            error.add_note(f"repeat it by HEROES_FUZZ_SEED={start} HEROES_FUZZ_INPUTS={count}" if slow else "the short run")
+            error.add_note(
+                f"repeat it by HEROES_FUZZ_SEED={start} HEROES_FUZZ_INPUTS={count}"
+                if slow
+                else "the short run"
+            )
             raise
         finally:
             name = f"{request.path.stem.removeprefix('test_fuzz_')}: {request.node.name}"
@@ -70,9 +75,13 @@ def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object]
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many inputs were tried."""
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
-    found = [value for report in reports for key, value in getattr(report, "user_properties", ()) if key == "fuzz"]
+    found = [
+        value for report in reports for key, value in getattr(report, "user_properties", ()) if key == "fuzz"
+    ]
     long = [entry for entry in found if entry[0].endswith("[slow]")]
     for name, tried, seconds, start in long:
         terminalreporter.write_line(f"{name}: {tried} inputs in {seconds} s, HEROES_FUZZ_SEED={start}")
     if found and (out := os.environ.get("HEROES_FUZZ_OUT")):
-        Path(out).write_text(json.dumps({name: {"inputs": n, "seconds": s, "seed": at} for name, n, s, at in found}, indent=1))
+        Path(out).write_text(
+            json.dumps({name: {"inputs": n, "seconds": s, "seed": at} for name, n, s, at in found}, indent=1)
+        )

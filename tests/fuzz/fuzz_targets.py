@@ -1,4 +1,6 @@
-"""Readers of files as functions of bytes, for hypothesis and for atheris (tools/fuzz.py): what is raised is a HeroesError."""
+"""Readers of files as functions of bytes, for hypothesis and for atheris (tools/fuzz.py): what is raised is a
+HeroesError.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from heroes import checkpoints
-from heroes.config import load, parse, to_toml
 from heroes.data import cifar_pickle, idx
 from heroes.errors import HeroesError
 from heroes.fleet.devices import Fleet, read_fleet
 from heroes.messages import ServerState
-from heroes.recipes import recipe
+from heroes.runs import checkpoints
+from heroes.settings.config import load, parse, to_toml
+from heroes.settings.recipes import recipe
+from heroes.settings.toml_text import loads
 from heroes.strategies.heroes import HeroesMemory
-from heroes.toml_text import loads
 
 BEGIN = ServerState(0, {"b": torch.zeros(2, 3), "a": torch.zeros(())}, HeroesMemory((0, 0, 0, 0)))
 _MEMORY = Path("/dev/shm")  # where there is one, files need no disk
@@ -68,7 +70,9 @@ def fleet_file(content: bytes) -> None:
 def checkpoint_file(content: bytes) -> None:
     with suppress(HeroesError):
         state = checkpoints.read(file_of(content, "round-0000007.safetensors"), BEGIN)
-        assert {name: t.shape for name, t in state.tensors.items()} == {name: t.shape for name, t in BEGIN.tensors.items()}
+        assert {name: t.shape for name, t in state.tensors.items()} == {
+            name: t.shape for name, t in BEGIN.tensors.items()
+        }
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

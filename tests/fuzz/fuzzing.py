@@ -14,19 +14,56 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-WORDS = (0, 1, 2, 3, 127, 128, 255, 256, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+WORDS = (
+    0,
+    1,
+    2,
+    3,
+    127,
+    128,
+    255,
+    256,
+    65535,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
 HOSTILE = (-1, -(2**63), 10**30, 10**400, 0.0, -0.0, 1e-320, 1e308, float("inf"), float("nan"), 0.5, *WORDS)
-TEXTS = ("", "x", "none", "auto", "name", "heroes", "fedavg", "a.b", "data.name", "\0", "é", "\ud800", "1", "1e999", "x" * 300)
+TEXTS = (
+    "",
+    "x",
+    "none",
+    "auto",
+    "name",
+    "heroes",
+    "fedavg",
+    "a.b",
+    "data.name",
+    "\0",
+    "é",
+    "\ud800",
+    "1",
+    "1e999",
+    "x" * 300,
+)
 NUMBERS = st.sampled_from(HOSTILE)
 PLAIN = st.none() | st.booleans() | NUMBERS | st.integers() | st.floats() | st.text(max_size=8)
 TREES = st.recursive(
-    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3), max_leaves=6
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
 )
 _SEEDS = st.integers(0, 2**64 - 1)
 
 
 def mutated_bytes(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """One of the seeds with up to five edits; sometimes plain noise. hypothesis draws a number, the edits follow from it."""
+    """One of the seeds with up to five edits; sometimes plain noise. hypothesis draws a number, the edits
+    follow from it.
+    """
 
     def made(number: int) -> bytes:
         rng = Random(number)
@@ -47,7 +84,9 @@ def _edit(rng: Random, content: bytearray, seeds: Sequence[bytes]) -> None:
         content[where] = rng.randrange(256)
     elif kind == "word":
         size = rng.choice((1, 2, 4, 8))
-        content[where : where + size] = (rng.choice(WORDS) % 256**size).to_bytes(size, rng.choice(("big", "little")))
+        content[where : where + size] = (rng.choice(WORDS) % 256**size).to_bytes(
+            size, rng.choice(("big", "little"))
+        )
     elif kind == "cut":
         del content[where : where + rng.randint(1, 40)]
     elif kind == "insert":

@@ -69,9 +69,19 @@ LINKS = [
     member("/outside"),
 ]
 WHOLE = [(member(f"cifar-10-batches-py/{name}", 9), b"123456789") for name in BATCHES[:2]]
-TARS = [tar_of([*WHOLE, (link, b"")], form) for link in LINKS for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT)]
-TARS += [tar_of([(member("x" * 150 + "é", 3), b"abc"), (member("folder", type=tarfile.DIRTYPE), b"")], tarfile.GNU_FORMAT)]
-ZIPS = [zip_of({"a/data_batch_1": b"abc" * 9, "../outside": b"x", "/outside": b"x"}, kind) for kind in (0, 8, 12, 14)]
+TARS = [
+    tar_of([*WHOLE, (link, b"")], form) for link in LINKS for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT)
+]
+TARS += [
+    tar_of(
+        [(member("x" * 150 + "é", 3), b"abc"), (member("folder", type=tarfile.DIRTYPE), b"")],
+        tarfile.GNU_FORMAT,
+    )
+]
+ZIPS = [
+    zip_of({"a/data_batch_1": b"abc" * 9, "../outside": b"x", "/outside": b"x"}, kind)
+    for kind in (0, 8, 12, 14)
+]
 PACKERS = [bytes, lambda raw: gzip.compress(raw, 1), bz2.compress, lambda raw: lzma.compress(raw, preset=0)]
 
 
@@ -128,7 +138,10 @@ def test_a_tar_that_claims_to_be_huge_takes_little_memory(tmp_path, kind):
         for _ in range(12):
             file.write(bytes(10_000_000))
     (tmp_path / "a.tar.gz").write_bytes(stream.getvalue())
-    with little_memory(), pytest.raises(DataError, match=r"it should have at most 100000000|not a tar or zip archive"):
+    with (
+        little_memory(),
+        pytest.raises(DataError, match=r"it should have at most 100000000|not a tar or zip archive"),
+    ):
         load("cifar10", DataOptions(source=tmp_path / "a.tar.gz"))
 
 
@@ -140,7 +153,10 @@ def test_a_tar_that_leads_back_to_itself_ends(tmp_path):
 
 def test_a_zip_that_is_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
     (tmp_path / "a.zip").write_bytes(zip_of({"data_batch_1": bytes(100_000_001)}))
-    with little_memory(), pytest.raises(DataError, match="'data_batch_1' in it has 100000001 bytes; it should have at most 10"):
+    with (
+        little_memory(),
+        pytest.raises(DataError, match="'data_batch_1' in it has 100000001 bytes; it should have at most 10"),
+    ):
         load("cifar10", DataOptions(source=tmp_path / "a.zip"))
 
 
@@ -170,7 +186,12 @@ def picture(form: str, **options: object) -> bytes:
 
 
 PICTURES = [picture(form) for form in ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP")]
-PICTURES += [picture("JPEG", progressive=True), picture("TIFF", compression="tiff_lzw"), picture("EPS"), picture("ICO")]
+PICTURES += [
+    picture("JPEG", progressive=True),
+    picture("TIFF", compression="tiff_lzw"),
+    picture("EPS"),
+    picture("ICO"),
+]
 
 
 def image_file(raw):
@@ -187,10 +208,17 @@ def png(width: int, height: int) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(bytes(1000)))
+        + chunk(b"IEND", b"")
+    )
 
 
-@pytest.mark.parametrize("size", [(5000, 5000), (9000, 9000), (20_000, 20_000), (2**31 - 1, 2**31 - 1), (2**31 - 1, 1)])
+@pytest.mark.parametrize(
+    "size", [(5000, 5000), (9000, 9000), (20_000, 20_000), (2**31 - 1, 2**31 - 1), (2**31 - 1, 1)]
+)
 def test_a_png_that_claims_to_be_huge_takes_little_memory(size):
     path = file_of(png(*size), "image.png")
     with little_memory():
@@ -220,7 +248,9 @@ def cache(content):
 
 
 def test_cache(fuzz):
-    index = mutated_tree(INDEX).map(lambda tree: json.dumps(tree).encode()) | mutated_bytes([json.dumps(INDEX).encode()])
+    index = mutated_tree(INDEX).map(lambda tree: json.dumps(tree).encode()) | mutated_bytes(
+        [json.dumps(INDEX).encode()]
+    )
     marks = mutated_bytes([b"kb", b"k", b"", b"kbk", b"\xffb"])
     reasons = mutated_bytes([json.dumps(["two.png", "why"]).encode() + b"\n", b'["two', b"[1, 2]\n3\n"])
     pixels = st.sampled_from([b"", bytes(192), bytes(384), bytes(100)])

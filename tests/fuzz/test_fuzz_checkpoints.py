@@ -13,9 +13,9 @@ from fuzzing import little_memory, mutated_bytes, mutated_tree
 from hypothesis import strategies as st
 from safetensors.torch import save
 
-from heroes import checkpoints
 from heroes.errors import HeroesError, RunFolderError
 from heroes.messages import Estimates, ServerState
+from heroes.runs import checkpoints
 from heroes.strategies.heroes import HeroesMemory
 
 STATE = ServerState(
@@ -29,8 +29,19 @@ WHOLE = checkpoints._packed(STATE)
 LENGTH = int.from_bytes(WHOLE[:8], "little")
 HEADER = json.loads(WHOLE[8 : 8 + LENGTH])
 VALUES = json.loads(HEADER["__metadata__"]["state"])
-KINDS = [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.uint8, torch.float8_e4m3fn, torch.complex64]
-NAMES = st.sampled_from(["model:a", "model:b", "residual:9:b", "residual:x:b", "residual:9", "residual::", "other", ""])
+KINDS = [
+    torch.float32,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.bool,
+    torch.uint8,
+    torch.float8_e4m3fn,
+    torch.complex64,
+]
+NAMES = st.sampled_from(
+    ["model:a", "model:b", "residual:9:b", "residual:x:b", "residual:9", "residual::", "other", ""]
+)
 SHAPES = st.sampled_from([(), (2, 3), (0,), (3, 2), (0, 2**20)])
 
 
@@ -64,8 +75,13 @@ def right_digest(content):
 
 
 def test_right_digests(fuzz):
-    values = (mutated_tree(VALUES | {"clients": []}) | mutated_tree(VALUES)).map(json.dumps) | st.text(max_size=20)
-    fuzz(right_digest, st.tuples(values, st.lists(st.tuples(NAMES, st.sampled_from(KINDS), SHAPES), max_size=2)))
+    values = (mutated_tree(VALUES | {"clients": []}) | mutated_tree(VALUES)).map(json.dumps) | st.text(
+        max_size=20
+    )
+    fuzz(
+        right_digest,
+        st.tuples(values, st.lists(st.tuples(NAMES, st.sampled_from(KINDS), SHAPES), max_size=2)),
+    )
 
 
 @pytest.mark.parametrize(

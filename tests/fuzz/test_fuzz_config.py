@@ -9,11 +9,11 @@ import pytest
 from fuzzing import PLAIN, TREES, mutated_bytes, mutated_tree
 from hypothesis import strategies as st
 
-from heroes.config import Config, keys, load, parse, parse_setting, to_toml
 from heroes.errors import ConfigError, HeroesError
-from heroes.recipes import recipe
-from heroes.sections import SCHEMES
-from heroes.toml_text import LARGEST, loads
+from heroes.settings.config import Config, keys, load, parse, parse_setting, to_toml
+from heroes.settings.recipes import recipe
+from heroes.settings.sections import SCHEMES
+from heroes.settings.toml_text import LARGEST, loads
 
 FILES = [to_toml(recipe("digits", scheme)).encode() for scheme in SCHEMES]
 FILES += [
@@ -23,7 +23,20 @@ FILES += [
 ]
 TREE = loads(FILES[0].decode())
 NAMES = [name for scheme in SCHEMES for name, *_ in keys(scheme)]
-VALUES = ["", "none", "[1, 2]", "'x'", "{a = 1}", "0x" + "f" * 5000, "1" * 5000, "[" * 5000, "1e999", "nan", "\udcff", "a\nb = 2"]
+VALUES = [
+    "",
+    "none",
+    "[1, 2]",
+    "'x'",
+    "{a = 1}",
+    "0x" + "f" * 5000,
+    "1" * 5000,
+    "[" * 5000,
+    "1e999",
+    "nan",
+    "\udcff",
+    "a\nb = 2",
+]
 
 
 def test_files(fuzz):
@@ -47,7 +60,9 @@ def setting(text):
 
 
 def test_settings(fuzz):
-    names = st.sampled_from([*NAMES, "data", "a", "strategy.x.y", "data.name.x", ".", "data..name"]) | st.text(max_size=9)
+    names = st.sampled_from(
+        [*NAMES, "data", "a", "strategy.x.y", "data.name.x", ".", "data..name"]
+    ) | st.text(max_size=9)
     values = st.sampled_from(VALUES) | PLAIN.map(repr) | st.text(max_size=20)
     fuzz(setting, st.builds("{}={}".format, names, values) | st.text(max_size=30))
 
@@ -58,7 +73,12 @@ def changes(wanted):
 
 
 def test_changes(fuzz):
-    fuzz(changes, st.dictionaries(st.sampled_from([*NAMES, "data", "strategy"]) | st.text(max_size=9), TREES, max_size=4))
+    fuzz(
+        changes,
+        st.dictionaries(
+            st.sampled_from([*NAMES, "data", "strategy"]) | st.text(max_size=9), TREES, max_size=4
+        ),
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Any data file is read or refused by a HeroesError; no file runs anything, and a small one takes little memory."""
+"""Any data file is read or refused by a HeroesError; no file runs anything, and a small one takes little
+memory.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_an_idx_file_that_claims_to_be_huge_takes_little_memory(packed, sizes):
 def batch(protocol: int) -> bytes:
     rng = np.random.default_rng(0)
     data = rng.integers(0, 256, (2, 30), dtype=np.uint8)
-    return pickle.dumps({b"labels": [1, 2], b"data": data, b"batch_label": b"x", "filenames": [b"a", b"b"]}, protocol=protocol)
+    return pickle.dumps(
+        {b"labels": [1, 2], b"data": data, b"batch_label": b"x", "filenames": [b"a", b"b"]}, protocol=protocol
+    )
 
 
 BATCHES = [batch(protocol) for protocol in range(6)]
@@ -84,11 +88,41 @@ class Evil:
 CALLS = ("system", "eval", "exec", "import", "getattr", "open", "popen")
 MARK = file_of(b"").with_name("it-ran")
 OPCODES = [op.code.encode("latin-1") for op in pickletools.opcodes]
-NAMES = [b"cos\nsystem\n", b"cbuiltins\neval\n", b"cnumpy\nndarray\n", b"cnumpy\ndtype\n", b"c_codecs\nencode\n"]
-NAMES += [b"cnumpy.core.multiarray\n_reconstruct\n", b"cnumpy._core.numeric\n_frombuffer\n", b"cheroes.errors\nHeroesError\n"]
-ARGUMENTS = [b"U\x02u1", b"X\x06\0\0\0latin1", b"K\x05", b"I-1\n", b"(", b")", b"}", b"]", b"N", b"q\x01", b"h\x01", b"C\x02ab"]
-ARGUMENTS += [b"X\x08\0\0\0touch it", b"V" + str(MARK).encode() + b"\n", b"\x96\xff\xff\xff\xff\x00\0\0\0", b"T\xff\xff\xff\x7f"]
-PROGRAMS = st.lists(st.sampled_from([*OPCODES, *NAMES, *ARGUMENTS]), max_size=40).map(lambda parts: b"\x80\x04" + b"".join(parts))
+NAMES = [
+    b"cos\nsystem\n",
+    b"cbuiltins\neval\n",
+    b"cnumpy\nndarray\n",
+    b"cnumpy\ndtype\n",
+    b"c_codecs\nencode\n",
+]
+NAMES += [
+    b"cnumpy.core.multiarray\n_reconstruct\n",
+    b"cnumpy._core.numeric\n_frombuffer\n",
+    b"cheroes.errors\nHeroesError\n",
+]
+ARGUMENTS = [
+    b"U\x02u1",
+    b"X\x06\0\0\0latin1",
+    b"K\x05",
+    b"I-1\n",
+    b"(",
+    b")",
+    b"}",
+    b"]",
+    b"N",
+    b"q\x01",
+    b"h\x01",
+    b"C\x02ab",
+]
+ARGUMENTS += [
+    b"X\x08\0\0\0touch it",
+    b"V" + str(MARK).encode() + b"\n",
+    b"\x96\xff\xff\xff\xff\x00\0\0\0",
+    b"T\xff\xff\xff\x7f",
+]
+PROGRAMS = st.lists(st.sampled_from([*OPCODES, *NAMES, *ARGUMENTS]), max_size=40).map(
+    lambda parts: b"\x80\x04" + b"".join(parts)
+)
 
 
 def unpickled(content):
@@ -97,7 +131,9 @@ def unpickled(content):
 
 
 def test_cifar_pickle(fuzz):
-    hostile = [pickle.dumps({b"data": Evil(str(MARK), call)}, protocol=p) for call in CALLS for p in (0, 2, 4)]
+    hostile = [
+        pickle.dumps({b"data": Evil(str(MARK), call)}, protocol=p) for call in CALLS for p in (0, 2, 4)
+    ]
     fuzz(unpickled, mutated_bytes([*BATCHES, *hostile]))
 
 
@@ -227,7 +263,9 @@ by William Shakespeare
     more
     more
 """
-WORKS = "x\n\nTHE SONNETS\n\nby William Shakespeare\n" + 2 * PLAY.format("Bread rises while the oven burns, and so do I; " * 40)
+WORKS = "x\n\nTHE SONNETS\n\nby William Shakespeare\n" + 2 * PLAY.format(
+    "Bread rises while the oven burns, and so do I; " * 40
+)
 
 
 def works(content):
@@ -240,7 +278,12 @@ def works(content):
 
 
 def test_shakespeare(fuzz):
-    fuzz(works, st.tuples(mutated_bytes([WORKS.encode(), WORKS.encode("utf-8-sig"), WORKS.encode("latin-1")]), st.booleans()))
+    fuzz(
+        works,
+        st.tuples(
+            mutated_bytes([WORKS.encode(), WORKS.encode("utf-8-sig"), WORKS.encode("latin-1")]), st.booleans()
+        ),
+    )
 
 
 def broken_gzip(raw):
@@ -268,7 +311,9 @@ def test_fleet(fuzz):
 
 @pytest.mark.parametrize("value", ["1e300", "1e-320", "inf", "nan", "-1", "0", "much"])
 def test_a_speed_that_nothing_can_be_reckoned_with_is_refused(value):
-    with pytest.raises(ConfigError, match=f"gflops is '{value}'; it should be a number above 0, from 1e-09 to 1e"):
+    with pytest.raises(
+        ConfigError, match=f"gflops is '{value}'; it should be a number above 0, from 1e-09 to 1e"
+    ):
         read_fleet(file_of(f"device,gflops\na,{value}\n".encode()))
 
 

@@ -11,19 +11,35 @@ from fuzz_targets import file_of
 from fuzzing import mutated_bytes, mutated_tree
 from hypothesis import strategies as st
 
-from heroes.config import Config, to_toml
 from heroes.errors import HeroesError, RunFolderError
 from heroes.messages import ClientRecord, Estimates, Facts, Lost, RoundRecord, plain
 from heroes.report import Summary, load_run, read_config, read_records
 from heroes.report.curve import accuracy_curve
-from heroes.running import _records
+from heroes.runs.running import _records
+from heroes.settings.config import Config, to_toml
 
 CLIENT = ClientRecord(3, "board-1", 1, (0,), (0,), 5, 6.0, 4.0, 0.5, 20, 30, False, 0.7, 12, 0.1)
 FACTS = Facts((1, 2, 3, 4), 0.5, Estimates(0.1, 0.2), 0.3, (0.3,), 1.0, True)
 ROWS = [
     plain(
         RoundRecord(
-            n, 10.0 * n, 10.0, 0.5, 20, 30, 50 * n, 0.1, 0.7, 5.0, 3, "rounds", 9.0, False, FACTS, (Lost(4, "late"),), (CLIENT,)
+            n,
+            10.0 * n,
+            10.0,
+            0.5,
+            20,
+            30,
+            50 * n,
+            0.1,
+            0.7,
+            5.0,
+            3,
+            "rounds",
+            9.0,
+            False,
+            FACTS,
+            (Lost(4, "late"),),
+            (CLIENT,),
         )
     )
     for n in (1, 2, 3)
@@ -82,7 +98,9 @@ def test_what_was_found_stays_refused(change, said):
 
 
 def test_records_that_a_run_cannot_go_on_from_are_named():
-    with pytest.raises(RunFolderError, match=r"line 2 of .*records\.jsonl' is damaged: clients\.0\.tau: .*integer"):
+    with pytest.raises(
+        RunFolderError, match=r"line 2 of .*records\.jsonl' is damaged: clients\.0\.tau: .*integer"
+    ):
         _records(folder_of(lines([ROWS[0], ROWS[1] | {"clients": [plain(CLIENT) | {"tau": "many"}]}])))
 
 

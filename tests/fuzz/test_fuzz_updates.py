@@ -1,4 +1,6 @@
-"""Whatever a client sends: the model stays whole and finite, and every update either counts or is named with its cause."""
+"""Whatever a client sends: the model stays whole and finite, and every update either counts or is named with
+its cause.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,18 @@ import torch
 from fuzzing import HOSTILE, TEXTS
 from hypothesis import strategies as st
 
-from heroes.defence import Defence
 from heroes.messages import Assignment, Estimates, Lost, Selection, Update
-from heroes.pairing import Expected, Pairing
-from heroes.submodels import Slice, overlay_mean
+from heroes.server.defence import Defence
+from heroes.server.pairing import Expected, Pairing
+from heroes.slices.cuts import Slice, overlay_mean
 
 WHOLE = {"w": torch.zeros(4, 3), "b": torch.ones(3)}
 CUT = {"w": Slice("w", ((0, torch.tensor([0, 2])),)), "b": Slice("b")}
 EXPECTED = Expected({"w": (2, 3), "b": (3,)}, gradient=9, classes=3)
-PLAN = [Assignment(7, c, "board", Selection(1, (0,), (0,)), 3, 0.1, 1.0, 0.0, 1.0, 10, 10, nonce=100 + c) for c in range(4)]
+PLAN = [
+    Assignment(7, c, "board", Selection(1, (0,), (0,)), 3, 0.1, 1.0, 0.0, 1.0, 10, 10, nonce=100 + c)
+    for c in range(4)
+]
 CAUSES = {
     "unknown",
     "round",
@@ -52,7 +57,8 @@ def tensor(rng: Random):
     """A tensor that nobody asked for."""
     shape = rng.choice([(2, 3), (3,), (3, 2), (), (0,), (6,), (1, 2, 3), (2, 3, 1)])
     kind = rng.choice(
-        [torch.float32] * 4 + [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
+        [torch.float32] * 4
+        + [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
     )
     value = rng.choice([0.0, 1.0, -1e38, 3.4e38, float("inf"), float("-inf"), float("nan"), 1e-45])
     made = torch.full(shape, value).to(kind)
@@ -60,7 +66,9 @@ def tensor(rng: Random):
 
 
 def anything(rng: Random):
-    return rng.choice([None, True, *HOSTILE, *TEXTS, (), (1, 2), (0, 0), [3], {"w": 1}, tensor(rng), {"w": tensor(rng)}])
+    return rng.choice(
+        [None, True, *HOSTILE, *TEXTS, (), (1, 2), (0, 0), [3], {"w": 1}, tensor(rng), {"w": tensor(rng)}]
+    )
 
 
 def spoil(rng: Random, fields: dict) -> None:

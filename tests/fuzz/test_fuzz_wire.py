@@ -13,12 +13,25 @@ from hypothesis import strategies as st
 
 from heroes.errors import ExchangeError, HeroesError
 from heroes.messages import Assignment, Estimates, Selection, Task, Update
-from heroes.wire import Channel, Frame, read_task, read_update, task_frame, update_frame
+from heroes.transport.wire import Channel, Frame, read_task, read_update, task_frame, update_frame
 
-ASSIGNMENT = Assignment(7, 3, "board", Selection(2, (0, 2), (0, 2, 6, 8)), 5, 0.1, 1.0, 0.5, 2.0, 10, 20, True)
-TASK = task_frame(Task(ASSIGNMENT, {"w": torch.ones(2, 3), "b": torch.zeros(())}, 2**62, {"w": torch.ones(2)}))
+ASSIGNMENT = Assignment(
+    7, 3, "board", Selection(2, (0, 2), (0, 2, 6, 8)), 5, 0.1, 1.0, 0.5, 2.0, 10, 20, True
+)
+TASK = task_frame(
+    Task(ASSIGNMENT, {"w": torch.ones(2, 3), "b": torch.zeros(())}, 2**62, {"w": torch.ones(2)})
+)
 UPDATE = update_frame(
-    Update(3, 7, {"w": torch.ones(4)}, 12, Estimates(0.5, None, float("nan")), {"w": torch.ones(4)}, torch.ones(2), (4, 9))
+    Update(
+        3,
+        7,
+        {"w": torch.ones(4)},
+        12,
+        Estimates(0.5, None, float("nan")),
+        {"w": torch.ones(4)},
+        torch.ones(2),
+        (4, 9),
+    )
 )
 
 
@@ -32,7 +45,13 @@ def sent(*frames: Frame) -> bytes:
         return there.recv(1 << 20)
 
 
-BYTES = [sent(TASK), sent(UPDATE), sent(TASK, UPDATE, TASK, TASK), sent(Frame({"ready": True}, {})), sent(Frame({}, {}, {}))]
+BYTES = [
+    sent(TASK),
+    sent(UPDATE),
+    sent(TASK, UPDATE, TASK, TASK),
+    sent(Frame({"ready": True}, {})),
+    sent(Frame({}, {}, {})),
+]
 LENGTH = int.from_bytes(BYTES[0][:8], "big")
 HEADER = json.loads(BYTES[0][8 : 8 + LENGTH])
 BODY = BYTES[0][8 + LENGTH :]
@@ -70,11 +89,15 @@ def test_bytes(fuzz):
 
 def test_headers(fuzz):
     shapes = st.lists(st.integers(-1, 9) | st.sampled_from([0, 2**20, 2**33, 2**63, 10**400]), max_size=5)
-    kinds = st.sampled_from(["float32", "bool", "qint8", "uint1", "float8_e4m3fn", "load", "Tensor", "", None, [], 3])
+    kinds = st.sampled_from(
+        ["float32", "bool", "qint8", "uint1", "float8_e4m3fn", "load", "Tensor", "", None, [], 3]
+    )
     tensors = st.lists(st.tuples(st.text(max_size=3), kinds, shapes | TREES), max_size=3)
     places = st.tuples(st.none() | st.integers(-2, 9) | TREES, st.none() | st.integers(-2, 5))
     made = st.fixed_dictionaries({"tensors": tensors, "values": TREES, "common": places})
-    two = st.builds(lambda one, other: framed(one) + framed(other), mutated_tree(HEADER), mutated_tree(HEADER))
+    two = st.builds(
+        lambda one, other: framed(one) + framed(other), mutated_tree(HEADER), mutated_tree(HEADER)
+    )
     fuzz(wire, two | made.map(framed))
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heroes.composition.blocks import grid_selection
 from heroes.models import digits_cnn
 from heroes.models.family import Family
 from heroes.models.layers import ComposedConv2d, ComposedLinear, stacked
-from heroes.submodels import cut_out, overlay_mean
+from heroes.slices.blocks import grid_selection
+from heroes.slices.cuts import cut_out, overlay_mean
 
 TIME = 5
 
@@ -69,7 +69,10 @@ class FusedAttention(nn.Module):
         self.head = nn.Linear(4 * w, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (part.unflatten(-1, (self.heads, 4)).transpose(1, 2) for part in self.qkv(self.embedding(x)).chunk(3, -1))
+        q, k, v = (
+            part.unflatten(-1, (self.heads, 4)).transpose(1, 2)
+            for part in self.qkv(self.embedding(x)).chunk(3, -1)
+        )
         mixed = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
         y: Tensor = self.head(mixed.mean(1))
         return y
@@ -96,7 +99,9 @@ def transformer(w: int) -> nn.Module:
 
 
 def conv1d(w: int) -> nn.Module:
-    return nn.Sequential(nn.Conv1d(2, 3 * w, 3), nn.Tanh(), nn.Conv1d(3 * w, 2 * w, 3, padding=1), nn.AdaptiveAvgPool1d(1))
+    return nn.Sequential(
+        nn.Conv1d(2, 3 * w, 3), nn.Tanh(), nn.Conv1d(3 * w, 2 * w, 3, padding=1), nn.AdaptiveAvgPool1d(1)
+    )
 
 
 def images(_: int) -> Tensor:
@@ -124,7 +129,9 @@ FAMILIES: dict[str, tuple[Callable[[int], nn.Module], Callable[[int], Tensor]]] 
     "conv1d": (conv1d, lambda _: torch.randn(2, 2, 9, dtype=torch.float64)),
     "digits": (digits_cnn.build, lambda _: torch.randn(2, 1, 8, 8, dtype=torch.float64)),
     "batch norm without running statistics": (
-        lambda w: nn.Sequential(nn.Linear(4, 3 * w), nn.BatchNorm1d(3 * w, track_running_stats=False), nn.Linear(3 * w, 3 * w)),
+        lambda w: nn.Sequential(
+            nn.Linear(4, 3 * w), nn.BatchNorm1d(3 * w, track_running_stats=False), nn.Linear(3 * w, 3 * w)
+        ),
         lambda _: torch.randn(5, 4, dtype=torch.float64),
     ),
 }
@@ -139,7 +146,15 @@ def test_kinds_in_a_residual_convolutional_network() -> None:
     found = kinds(Residual)
     assert {n for n, k in found.items() if k == "composed"} == {"body.weight", "hidden.weight"}
     assert {n for n, k in found.items() if k == "shared"} == {"head.bias"}
-    grouped = {"stem.weight", "depthwise.weight", "depthwise.bias", "norm.weight", "norm.bias", "body.bias", "head.weight"}
+    grouped = {
+        "stem.weight",
+        "depthwise.weight",
+        "depthwise.bias",
+        "norm.weight",
+        "norm.bias",
+        "body.bias",
+        "head.weight",
+    }
     assert grouped <= {n for n, k in found.items() if k == "grouped"}
     axes = {p.name: p.axis for p in Family(Residual, 4).parameters}
     assert (axes["depthwise.weight"], axes["head.weight"]) == (0, 1)
@@ -159,11 +174,21 @@ def test_kinds_in_attention_transformer_and_own_parameters() -> None:
         "attention.out_proj.weight",
     }
     found = kinds(transformer)
-    composed = {"1.self_attn.in_proj_weight", "1.self_attn.out_proj.weight", "1.linear1.weight", "1.linear2.weight"}
+    composed = {
+        "1.self_attn.in_proj_weight",
+        "1.self_attn.out_proj.weight",
+        "1.linear1.weight",
+        "1.linear2.weight",
+    }
     assert {n for n, k in found.items() if k == "composed"} == composed
     assert found["1.norm1.weight"] == "grouped"
     own = kinds(OwnParameter)
-    assert (own["mix"], own["scale"], own["temperature"], own["child.weight"]) == ("composed", "grouped", "shared", "composed")
+    assert (own["mix"], own["scale"], own["temperature"], own["child.weight"]) == (
+        "composed",
+        "grouped",
+        "shared",
+        "composed",
+    )
     assert kinds(FAMILIES["root linear"][0]) == {"weight": "composed", "bias": "grouped"}
     assert kinds(conv1d)["2.weight"] == "composed"
 
@@ -198,19 +223,30 @@ def test_the_composed_module_equals_the_dense_one(
 
 
 @EVERY_FAMILY
-def test_every_factor_gets_a_gradient(build: Callable[[int], nn.Module], inputs: Callable[[int], Tensor]) -> None:
+def test_every_factor_gets_a_gradient(
+    build: Callable[[int], nn.Module], inputs: Callable[[int], Tensor]
+) -> None:
     local = Family(build, 2).composed(2)
     local.load(Family(build, 2).initial(0))
     local.module.double()
     torch.manual_seed(0)
     local.module(inputs(2)).square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for n, p in local.parameters.items() if "bias" not in n)
+    assert all(
+        p.grad is not None and p.grad.abs().sum() > 0 for n, p in local.parameters.items() if "bias" not in n
+    )
 
 
-def same_units(full: Tensor, axes: dict[int, tuple[int, int]], groups: tuple[int, ...], max_width: int) -> Tensor:
+def same_units(
+    full: Tensor, axes: dict[int, tuple[int, int]], groups: tuple[int, ...], max_width: int
+) -> Tensor:
     """Cut a dense full-width tensor by hidden units; per axis (parts, units of one part and group)."""
     for axis, (parts, unit) in axes.items():
-        index = [part * max_width * unit + g * unit + u for part in range(parts) for g in groups for u in range(unit)]
+        index = [
+            part * max_width * unit + g * unit + u
+            for part in range(parts)
+            for g in groups
+            for u in range(unit)
+        ]
         full = full.index_select(axis, torch.tensor(index))
     return full
 
@@ -256,7 +292,9 @@ def test_groups_pick_both_directions_and_all_of_query_key_and_value() -> None:
 
 
 @EVERY_FAMILY
-def test_cutting_then_overlaying_changes_nothing(build: Callable[[int], nn.Module], inputs: Callable[[int], Tensor]) -> None:
+def test_cutting_then_overlaying_changes_nothing(
+    build: Callable[[int], nn.Module], inputs: Callable[[int], Tensor]
+) -> None:
     family = Family(build, 3)
     whole = family.initial(0)
     for groups in [(0,), (0, 2), (0, 1, 2)]:

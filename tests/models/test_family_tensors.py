@@ -66,7 +66,9 @@ def test_factors_found_from_the_weights_compose_to_them() -> None:
     weights = family.plain_weights(moved)
     found = family.factors(weights, start)
     assert found.keys() == start.keys()
-    torch.testing.assert_close(family.plain_weights(found)["1.weight"], weights["1.weight"], atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        family.plain_weights(found)["1.weight"], weights["1.weight"], atol=1e-3, rtol=0
+    )
     assert torch.equal(found["0.weight"], moved["0.weight"])
 
 
@@ -153,11 +155,17 @@ TIED = [TiedDecoder, SharedWeight, SharedModule, SharedBlock, SharedRecurrent, T
 
 @pytest.mark.parametrize("build", TIED, ids=lambda c: c.__name__)
 def test_tied_weights_stay_tied_through_a_step(build: Callable[[int], nn.Module]) -> None:
-    """The composed model has as many tensors as the family, and after a step equals the dense tied model with its weights."""
+    """The composed model has as many tensors as the family, and after a step equals the dense tied model with
+    its weights.
+    """
     family = Family(build, 2)
     composed, dense = family.composed(2), family.dense(2)
     composed.load(family.initial(0))
-    x = torch.arange(6) if build is TiedDecoder else torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
+    x = (
+        torch.arange(6)
+        if build is TiedDecoder
+        else torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
+    )
     assert {id(p) for p in composed.module.parameters()} == {id(p) for p in composed.parameters.values()}
     assert set(composed.parameters) == set(family.tensor_shapes(2))
     before = composed.module(x).detach()
@@ -180,8 +188,14 @@ class Attends(nn.Module):
 
 
 REFUSED: dict[str, tuple[Callable[[int], nn.Module], str]] = {
-    "affine in the width": (lambda w: linear(2, 4 * w + 1), "parameter '0.weight' has shape (5, 2) at width 1 and (9, 2)"),
-    "quadratic": (lambda w: linear(2, 4 * w * w), "parameter '0.weight' has shape (4, 2) at width 1 and (16, 2)"),
+    "affine in the width": (
+        lambda w: linear(2, 4 * w + 1),
+        "parameter '0.weight' has shape (5, 2) at width 1 and (9, 2)",
+    ),
+    "quadratic": (
+        lambda w: linear(2, 4 * w * w),
+        "parameter '0.weight' has shape (4, 2) at width 1 and (16, 2)",
+    ),
     "stops growing": (lambda w: linear(2, 4 * min(w, 2)), "at width 4, where (16, 2) was expected"),
     "running statistics": (
         lambda w: nn.Sequential(nn.Conv2d(1, 2 * w, 3), nn.BatchNorm2d(2 * w)),
@@ -195,7 +209,10 @@ REFUSED: dict[str, tuple[Callable[[int], nn.Module], str]] = {
         lambda w: nn.Sequential(nn.Conv2d(4, 4 * w, 3, groups=2)),
         "parameter '0.weight' belongs to a convolution with 2 groups at every width",
     ),
-    "fixed heads": (lambda w: Attends(w, 2), "parameter 'attention.in_proj_weight' belongs to attention with 2 heads at width 1"),
+    "fixed heads": (
+        lambda w: Attends(w, 2),
+        "parameter 'attention.in_proj_weight' belongs to attention with 2 heads at width 1",
+    ),
     "more parameters when wider": (
         lambda w: nn.Sequential(*(nn.Linear(2 * w, 2 * w) for _ in range(w))),
         "parameter '1.bias' exists at width 1 or 2 but not at both",
@@ -204,7 +221,10 @@ REFUSED: dict[str, tuple[Callable[[int], nn.Module], str]] = {
         lambda w: nn.ParameterDict({"p": nn.Parameter(torch.zeros([2] * w))}),
         "parameter 'p' has 1 axes at width 1 and 2 at width 2",
     ),
-    "three scaled axes": (lambda w: nn.Bilinear(2 * w, 2 * w, 2 * w), "parameter 'weight' scales along axes (0, 1, 2)"),
+    "three scaled axes": (
+        lambda w: nn.Bilinear(2 * w, 2 * w, 2 * w),
+        "parameter 'weight' scales along axes (0, 1, 2)",
+    ),
     "parts that do not divide": (
         lambda w: nn.Sequential(stacked(nn.Linear(2 * w, 4 * w), outputs=3)),
         "parameter '0.weight': axis 0 has 4 entries at width 1, not a multiple of its 3 parts",
@@ -217,7 +237,9 @@ REFUSED: dict[str, tuple[Callable[[int], nn.Module], str]] = {
 
 
 @pytest.mark.parametrize(("build", "sentence"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_model_that_cannot_be_cut_is_refused_by_name(build: Callable[[int], nn.Module], sentence: str) -> None:
+def test_a_model_that_cannot_be_cut_is_refused_by_name(
+    build: Callable[[int], nn.Module], sentence: str
+) -> None:
     with pytest.raises(ModelError, match=re.escape(sentence)):
         Family(build, 4)
 

@@ -1,4 +1,6 @@
-"""A composed layer equals the dense layer with its weight: forward and backward, at every width, on every path."""
+"""A composed layer equals the dense layer with its weight: forward and backward, at every width, on every
+path.
+"""
 
 import copy
 from collections.abc import Callable
@@ -7,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heroes.composition.compose import Layout, compose
 from heroes.models.family import Family
 from heroes.models.layers import ComposedConv2d, ComposedLinear, stacked, stacked_parts
 from heroes.models.paths import COLUMNS, COMPOSE, FACTORED, Work, quickest
+from heroes.slices.compose import Layout, compose
 
 WIDTHS = [1, 2, 3, 4]
 PATHS = [COMPOSE, FACTORED, COLUMNS]
@@ -65,7 +67,9 @@ CONVOLUTIONS = {
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # torch's remark on speed
-def test_composed_conv2d_equals_the_dense_convolution(width: int, path: str, settings: dict[str, object]) -> None:
+def test_composed_conv2d_equals_the_dense_convolution(
+    width: int, path: str, settings: dict[str, object]
+) -> None:
     dense = nn.Conv2d(I * width, O * width, dtype=torch.float64, **settings)
     layout = Layout(O, I, dense.kernel_size)
     x = torch.randn(2, I * width, 8, 7, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
@@ -84,7 +88,9 @@ def test_composed_conv2d_takes_an_image_without_a_batch_axis(path: str) -> None:
 @pytest.mark.parametrize("leading", [(), (5,), (2, 3)], ids=str)
 @pytest.mark.parametrize("path", [COMPOSE, FACTORED])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_composed_linear_equals_the_dense_layer(width: int, path: str, leading: tuple[int, ...], bias: bool) -> None:
+def test_composed_linear_equals_the_dense_layer(
+    width: int, path: str, leading: tuple[int, ...], bias: bool
+) -> None:
     dense, layout = nn.Linear(I * width, O * width, bias=bias, dtype=torch.float64), Layout(O, I)
     x = torch.randn(*leading, I * width, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     assert_equals_dense(ComposedLinear(dense, layout, *factors(layout, width), path), dense, x)
@@ -169,7 +175,9 @@ def test_a_composed_recurrent_layer_equals_the_dense_one(
     assert_gradients_agree(family, composed.parameters, dense.parameters)
 
 
-def assert_gradients_agree(family: Family, composed: dict[str, nn.Parameter], dense: dict[str, nn.Parameter]) -> None:
+def assert_gradients_agree(
+    family: Family, composed: dict[str, nn.Parameter], dense: dict[str, nn.Parameter]
+) -> None:
     """Every composed parameter's gradient against autograd through compose, from the dense weight's gradient."""
     for p in family.parameters:
         if p.layout is None:

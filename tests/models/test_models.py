@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from heroes.composition.blocks import grid_selection
 from heroes.models import MODELS, SAMPLES
 from heroes.models.family import COMPOSED, Family
 from heroes.models.sizes import by_layer, by_width
-from heroes.submodels import cut_out
+from heroes.slices.blocks import grid_selection
+from heroes.slices.cuts import cut_out
 
 VARIANTS = {
     "digits_cnn": {},
@@ -34,7 +34,9 @@ def sample(variant: str) -> torch.Tensor:
     if name == "resnet18":
         return torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     inputs = SAMPLES[name](3)
-    return inputs + torch.randint(0, 9, inputs.shape, generator=torch.Generator().manual_seed(0)).to(inputs.dtype)
+    return inputs + torch.randint(0, 9, inputs.shape, generator=torch.Generator().manual_seed(0)).to(
+        inputs.dtype
+    )
 
 
 def parameters(name: str, **options: object) -> int:

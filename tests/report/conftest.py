@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from heroes.config import parse, to_toml
 from heroes.report import RunData, load_run
+from heroes.settings.config import parse, to_toml
 
 Make = Callable[..., Path]
 DEVICES = ("board-1", "board-2")
@@ -28,7 +28,9 @@ def client(number: int, waiting: float) -> dict[str, Any]:
     }
 
 
-def record(number: int, accuracy: float | None, *, seconds: float, megabytes: float, waiting: float) -> dict[str, Any]:
+def record(
+    number: int, accuracy: float | None, *, seconds: float, megabytes: float, waiting: float
+) -> dict[str, Any]:
     """Round `number`: each round takes `seconds`, sends `megabytes` and lets clients wait."""
     return {
         "round": number,

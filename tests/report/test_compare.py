@@ -49,7 +49,9 @@ def test_not_reached_is_said_and_never_filled_in(rivals: list[RunData]) -> None:
     text = "\n".join(found.lines())
     assert "mean of the others" in text
     assert "not reached" in text
-    rows = {(row["label"], row["what"], row["at"]): row for row in csv.DictReader(io.StringIO(found.as_csv()))}
+    rows = {
+        (row["label"], row["what"], row["at"]): row for row in csv.DictReader(io.StringIO(found.as_csv()))
+    }
     assert rows["flanc", "seconds to accuracy", "0.99"]["mean"] == ""
     assert rows["flanc", "seconds to accuracy", "0.5"]["reached"] == "1"
     assert json.loads(json.dumps(found.as_json(), allow_nan=False))["measures"] == found.rows()
@@ -59,7 +61,9 @@ def test_accuracy_at_times_and_traffic(rivals: list[RunData]) -> None:
     found = compare(rivals, times=[9, 25, 50], traffic=[2.5])
     assert found.find("heroes", "accuracy at seconds", 25) == Spread((0.5, 0.5))
     assert found.find("heroes", "accuracy at seconds", 9) == Spread((None, None))
-    assert found.find("heroes", "accuracy at seconds", 50) == Spread((None, None)), "the runs ended after 30 s"
+    assert found.find("heroes", "accuracy at seconds", 50) == Spread((None, None)), (
+        "the runs ended after 30 s"
+    )
     assert found.find("fedavg", "accuracy at seconds", 50) == Spread((0.3, 0.3))
     assert found.find("flanc", "accuracy at traffic", 2.5) == Spread((0.4, 0.4))
     assert found.find("heroes", "accuracy at width", 2) == Spread((0.5, 0.5))
@@ -132,7 +136,10 @@ def test_a_table_is_text_in_columns() -> None:
 
 @given(st.lists(st.floats(0, 1) | st.none(), min_size=1, max_size=20), st.floats(0.01, 1))
 def test_reaching_is_the_first_and_never_below(accuracies: list[float | None], target: float) -> None:
-    rows = [{"round": n, "seconds": float(n), "traffic": n, "accuracy": each} for n, each in enumerate(accuracies, 1)]
+    rows = [
+        {"round": n, "seconds": float(n), "traffic": n, "accuracy": each}
+        for n, each in enumerate(accuracies, 1)
+    ]
     found = evaluations(rows)
     reached = reach(found, target)
     above = [n for n, each in enumerate(accuracies, 1) if each is not None and each >= target]
@@ -166,5 +173,8 @@ def test_real_time_is_called_so_and_not_compared_with_virtual_time(make_run: Mak
     assert "wall s" in text
     assert "virtual" not in text
     virtual = load_run(make_run("virtual", [0.4, 0.5]))
-    with pytest.raises(HeroesError, match=r"different clocks cannot be compared: virtual \(virtual\); wall \(heroes, fedavg\)"):
+    with pytest.raises(
+        HeroesError,
+        match=r"different clocks cannot be compared: virtual \(virtual\); wall \(heroes, fedavg\)",
+    ):
         compare([*real, virtual])

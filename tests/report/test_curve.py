@@ -7,7 +7,10 @@ from heroes.report import RunData, accuracy_curve
 
 
 def rows(*accuracies: float | None) -> list[dict[str, object]]:
-    return [{"round": n, "seconds": 10.0 * n, "traffic": n, "accuracy": each} for n, each in enumerate(accuracies, 1)]
+    return [
+        {"round": n, "seconds": 10.0 * n, "traffic": n, "accuracy": each}
+        for n, each in enumerate(accuracies, 1)
+    ]
 
 
 def test_letters_by_hand() -> None:
@@ -40,7 +43,9 @@ def test_a_real_looking_run_fits_its_box(rivals: list[RunData]) -> None:
     assert drawn[-1].split() == ["0", "s", "virtual", "time", "30.0", "s"]
 
 
-@given(st.lists(st.floats(0, 1) | st.none(), max_size=40), st.integers(1, 120), st.integers(1, 20), st.booleans())
+@given(
+    st.lists(st.floats(0, 1) | st.none(), max_size=40), st.integers(1, 120), st.integers(1, 20), st.booleans()
+)
 def test_any_run_is_drawn_with_a_mark_in_every_late_column(
     accuracies: list[float | None], width: int, height: int, ascii_only: bool
 ) -> None:

@@ -127,11 +127,20 @@ def browse(page: Path, folder: Path, widths: tuple[int, ...]) -> list[dict[str, 
     program = shutil.which("chromium")
     assert program, "the tests need Chromium: make browser"
     content = html.escape(page.read_text(encoding="utf-8"))
-    frames = "".join(f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{content}"></iframe>' for width in widths)
+    frames = "".join(
+        f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{content}"></iframe>'
+        for width in widths
+    )
     around = folder / "frames.html"
     around.write_text(f"<!DOCTYPE html><meta charset=utf-8><body>{frames}{MEASURE}</body>", encoding="utf-8")
     flags = "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
-    command = [program, *flags.split(), "--no-first-run", "--disable-dev-shm-usage", f"--user-data-dir={folder / 'profile'}"]
+    command = [
+        program,
+        *flags.split(),
+        "--no-first-run",
+        "--disable-dev-shm-usage",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
     command += ["--window-size=1700,1000", "--virtual-time-budget=5000", "--dump-dom", around.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=90)
     found = re.search(r'data-found="([^"]*)"', done.stdout)
@@ -139,7 +148,9 @@ def browse(page: Path, folder: Path, widths: tuple[int, ...]) -> list[dict[str, 
     return list(json.loads(html.unescape(found.group(1))))
 
 
-def test_a_browser_shows_every_figure_and_table_on_a_screen_and_on_a_phone(rivals: list[RunData], tmp_path: Path) -> None:
+def test_a_browser_shows_every_figure_and_table_on_a_screen_and_on_a_phone(
+    rivals: list[RunData], tmp_path: Path
+) -> None:
     page = write_page(rivals, tmp_path / "report.html")
     for found in browse(page, tmp_path, (1200, 390)):
         tables = [box for box in found["boxes"] if box[0] == "TABLE"]

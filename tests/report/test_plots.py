@@ -11,7 +11,16 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from heroes.errors import RunFolderError
-from heroes.report import RunData, compare, comparison_pictures, group_runs, load_run, load_runs, run_pictures, save_figure
+from heroes.report import (
+    RunData,
+    compare,
+    comparison_pictures,
+    group_runs,
+    load_run,
+    load_runs,
+    run_pictures,
+    save_figure,
+)
 from heroes.report.plots import (
     accuracy_against_skew,
     accuracy_against_time,
@@ -109,16 +118,32 @@ def test_waiting_round_by_round(rivals: list[RunData]) -> None:
 def test_bars_say_what_was_not_reached(rivals: list[RunData]) -> None:
     figure = resources_to_targets(compare(rivals, targets=[0.5, 0.7]))
     assert figure is not None
-    heights = {str(each.get_label()): [bar.get_height() for bar in each] for each in figure.axes[0].containers if _bar(each)}
+    heights = {
+        str(each.get_label()): [bar.get_height() for bar in each]
+        for each in figure.axes[0].containers
+        if _bar(each)
+    }
     assert heights == {"heroes": [15.0, 30.0], "fedavg": [75.0, 0.0], "flanc": [40.0, 0.0]}
-    assert sorted(text.get_text() for text in figure.axes[0].texts) == ["1 of 2", "1 of 2", "not reached", "not reached"]
-    assert labels(figure) == [("target accuracy", "virtual time (s)"), ("target accuracy", "traffic, both ways (MB)")]
+    assert sorted(text.get_text() for text in figure.axes[0].texts) == [
+        "1 of 2",
+        "1 of 2",
+        "not reached",
+        "not reached",
+    ]
+    assert labels(figure) == [
+        ("target accuracy", "virtual time (s)"),
+        ("target accuracy", "traffic, both ways (MB)"),
+    ]
 
 
 def test_accuracy_against_skew_joins_the_levels_of_a_scheme(make_run: Make) -> None:
     folders = [
         make_run(
-            f"{scheme}{gamma}{seed}", [0.5, 0.9 - gamma / 200 + seed / 10], scheme=scheme, data__gamma=float(gamma), seed=seed
+            f"{scheme}{gamma}{seed}",
+            [0.5, 0.9 - gamma / 200 + seed / 10],
+            scheme=scheme,
+            data__gamma=float(gamma),
+            seed=seed,
         )
         for scheme in ("heroes", "flanc")
         for gamma in (80, 20)
@@ -138,11 +163,15 @@ def test_accuracy_against_skew_joins_the_levels_of_a_scheme(make_run: Make) -> N
 
 
 def test_the_dirichlet_level_has_a_logarithmic_axis_and_gamma_does_not_matter_there(make_run: Make) -> None:
-    folders = [make_run(f"a{alpha}", [0.5], data__partition="dirichlet", data__alpha=alpha) for alpha in (0.1, 1.0)]
+    folders = [
+        make_run(f"a{alpha}", [0.5], data__partition="dirichlet", data__alpha=alpha) for alpha in (0.1, 1.0)
+    ]
     figure = accuracy_against_skew(load_runs(folders))
     assert figure is not None
     assert figure.axes[0].get_xscale() == "log"
-    other = [make_run(f"g{gamma}", [0.5], data__partition="dirichlet", data__gamma=gamma) for gamma in (10.0, 20.0)]
+    other = [
+        make_run(f"g{gamma}", [0.5], data__partition="dirichlet", data__gamma=gamma) for gamma in (10.0, 20.0)
+    ]
     assert accuracy_against_skew(load_runs(other)) is None
 
 
@@ -177,7 +206,10 @@ def test_widths_and_steps_by_device(rivals: list[RunData]) -> None:
 
 def test_many_devices_are_shown_together(rivals: list[RunData]) -> None:
     template = rivals[0].rows[0]["clients"][0]
-    row = {**rivals[0].rows[0], "clients": [{**template, "device": f"phone-{number:02}"} for number in range(40)]}
+    row = {
+        **rivals[0].rows[0],
+        "clients": [{**template, "device": f"phone-{number:02}"} for number in range(40)],
+    }
     figure = widths_and_steps(RunData(Path(), "", "heroes", 0, "digits", {}, (row,)))
     assert figure is not None
     names = [tick.get_text() for tick in figure.axes[1].get_yticklabels()]
@@ -188,7 +220,13 @@ def test_many_devices_are_shown_together(rivals: list[RunData]) -> None:
 def test_without_data_there_is_no_figure(make_run: Make) -> None:
     plain = load_run(make_run("plain", [None, None], scheme="fedavg"))
     bare = RunData(
-        plain.path, "", "fedavg", 0, "digits", plain.config, tuple({**row, "clients": [], "facts": {}} for row in plain.rows)
+        plain.path,
+        "",
+        "fedavg",
+        0,
+        "digits",
+        plain.config,
+        tuple({**row, "clients": [], "facts": {}} for row in plain.rows),
     )
     groups = group_runs([bare])
     assert accuracy_against_time(groups) is None
@@ -220,9 +258,13 @@ def test_without_matplotlib_one_sentence_says_what_to_install(rivals: list[RunDa
         f"run = load_run({str(rivals[0].path)!r}); compare([run]).lines()\n"
         "write_page([run], Path('/dev/null'))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith("figures need matplotlib; install it with: pip install 'heroes-fl[report]'")
+    assert done.stderr.splitlines()[-1].endswith(
+        "figures need matplotlib; install it with: pip install 'heroes-fl[report]'"
+    )
 
 
 def test_the_report_is_imported_without_matplotlib_and_without_torch() -> None:
@@ -232,7 +274,11 @@ def test_the_report_is_imported_without_matplotlib_and_without_torch() -> None:
 
 def test_axes_of_real_time_are_called_so(make_run: Make) -> None:
     run = load_run(make_run("real", [0.4, 0.5], clock="wall"))
-    figures = [accuracy_against_time(group_runs([run])), round_timeline(run), resources_to_targets(compare([run]))]
+    figures = [
+        accuracy_against_time(group_runs([run])),
+        round_timeline(run),
+        resources_to_targets(compare([run])),
+    ]
     assert [labels(figure)[0] for figure in figures if figure is not None] == [
         ("wall time (s)", "test accuracy (%)"),
         ("wall time in the round (s)", "client"),

@@ -83,7 +83,11 @@ def test_seeds_are_grouped_and_variants_are_told_apart(make_run: Make) -> None:
         make_run("d", [0.5], seed=0, strategy__adaptive_tau=False),
     ]
     groups = group_runs(load_runs(folders))
-    assert [group.label for group in groups] == ["heroes (adaptive_tau=true)", "fedavg", "heroes (adaptive_tau=false)"]
+    assert [group.label for group in groups] == [
+        "heroes (adaptive_tau=true)",
+        "fedavg",
+        "heroes (adaptive_tau=false)",
+    ]
     assert [group.seeds for group in groups] == [(0, 1), (0,), (0,)]
     assert [group.variant for group in groups] == [0, 0, 1]
 
@@ -103,4 +107,6 @@ def test_of_the_same_run_twice_the_longer_is_kept(make_run: Make) -> None:
     assert len(runs) == 2
     groups = group_runs(runs)
     assert [run.label for run in groups[0].runs] == ["long"]
-    assert repeated(runs, groups) == ["'short' repeats another run (same settings, same seed) and is left out"]
+    assert repeated(runs, groups) == [
+        "'short' repeats another run (same settings, same seed) and is left out"
+    ]

@@ -1,4 +1,6 @@
-"""ADP: one tau for all, from estimates that every client makes at the weights it received and at those it ends with."""
+"""ADP: one tau for all, from estimates that every client makes at the weights it received and at those it
+ends with.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from heroes.client.training import LocalSettings, Trainer, draw_batches
 from heroes.federation import Stop
-from heroes.local_training import LocalSettings, Trainer, draw_batches
 from heroes.messages import Estimates, Facts, Selection, Task, Update
 from heroes.rounds import run, run_round
 from heroes.strategies.adp import AdpMemory, objective
@@ -37,7 +39,8 @@ def taus(strategy, state, cohort):
 def test_the_objective_by_hand():
     found = objective(np.array([1.0, 2.0]), 2.0, 0.5, 0.4, 0.1, 0.05, budget=100.0, step=0.5, aggregation=2.0)
     # tau 1: h = 0.8 * 0.05 - 0.04 = 0,       T = 97.5 / 2.5 = 39, G = 2 / (0.01 * 39)
-    # tau 2: h = 0.8 * 0.1025 - 0.08 = 0.002, T = 195 / 3 = 65,    G = (1 + sqrt(1 + 0.04 * 65^2 * 0.001)) / 0.65 + 0.004
+    # tau 2: h = 0.8 * 0.1025 - 0.08 = 0.002, T = 195 / 3 = 65,    G = (1 + sqrt(1 + 0.04 * 65^2 * 0.001)) /
+    # 0.65 + 0.004
     assert found == pytest.approx([2 / 0.39, (1 + math.sqrt(1.169)) / 0.65 + 0.004])
 
 
@@ -45,7 +48,9 @@ def test_the_objective_by_hand():
 @pytest.mark.parametrize("budget", [10.0, 1000.0])
 def test_the_objective_follows_the_formula_for_every_tau(phi, budget):
     wanted = [by_hand(tau, 1.3, 0.7, 0.2, 0.05, phi, budget, 0.3, 1.1) for tau in range(1, 101)]
-    assert objective(np.arange(1.0, 101.0), 1.3, 0.7, 0.2, 0.05, phi, budget, 0.3, 1.1) == pytest.approx(wanted)
+    assert objective(np.arange(1.0, 101.0), 1.3, 0.7, 0.2, 0.05, phi, budget, 0.3, 1.1) == pytest.approx(
+        wanted
+    )
 
 
 def test_one_step_does_not_drift_and_neither_do_clients_that_agree():
@@ -84,7 +89,9 @@ def test_everyone_gets_the_whole_model_and_one_tau_starting_at_one(world):
     assert taus(world.adp(tau_first=4), world.adp(tau_first=4).begin(0), world.cohort([4e8])) == {4}
 
 
-@pytest.mark.parametrize(("current", "most", "wanted"), [(1, 100, 10), (2, 100, 20), (7, 40, 40), (30, 100, 100), (3, 1, 1)])
+@pytest.mark.parametrize(
+    ("current", "most", "wanted"), [(1, 100, 10), (2, 100, 20), (7, 40, 40), (30, 100, 100), (3, 1, 1)]
+)
 def test_tau_is_looked_for_up_to_ten_times_the_last_and_tau_max(world, current, most, wanted):
     strategy = world.adp(tau_max=most)  # clients that agree: the more steps the better
     assert taus(strategy, after(strategy, current, divergence=0.0), world.cohort([4e8, 1e8])) == {wanted}
@@ -95,7 +102,9 @@ def test_tau_is_the_best_for_the_slowest_step_and_the_slowest_transfer(world, bu
     strategy = world.adp(time_budget=budget, phi=0.025)
     cohort = replace(world.cohort([4e8, 1e8]), upload=np.array([100e3, 200e3]))
     step = 6e6 / 1e8
-    aggregation = max(7000 / 100e3 + 6e6 / 4e8, 7000 / 200e3 + 6e6 / 1e8) + 7100 / 1e6  # with the two gradients of the probe
+    aggregation = (
+        max(7000 / 100e3 + 6e6 / 4e8, 7000 / 200e3 + 6e6 / 1e8) + 7100 / 1e6
+    )  # with the two gradients of the probe
     total = 20 * (50 * step + aggregation) if budget is None else budget
     wanted = [by_hand(tau, 2.0, 0.5, 0.4, 0.1, 0.025, total, step, aggregation) for tau in range(1, 101)]
     assert taus(strategy, after(strategy, 20), cohort) == {1 + int(np.argmin(wanted))}
@@ -115,7 +124,9 @@ def test_a_longer_budget_affords_shorter_rounds(world):
 def test_the_probe_is_charged(world):
     strategy = world.adp(count_download=False)
     fast, slow = strategy.assign(strategy.begin(0), world.cohort([4e8, 1e8])).assignments
-    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx((0.015, 0.06))  # two gradients of half a step
+    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx(
+        (0.015, 0.06)
+    )  # two gradients of half a step
     assert fast.seconds == pytest.approx(0.015 + 0.015 + 7000 / 200e3)
 
 
@@ -132,7 +143,9 @@ def test_the_gradient_travels_too_and_is_counted(world, up_bits):
 def updates(world, strategy, state, estimates, gradients, samples):
     plan = strategy.assign(state, world.cohort([4e8] * len(samples)))
     made = []
-    for (a, update), e, g, count in zip(world.answers(plan, strategy, state), estimates, gradients, samples, strict=True):
+    for (a, update), e, g, count in zip(
+        world.answers(plan, strategy, state), estimates, gradients, samples, strict=True
+    ):
         gradient = None if g is None else torch.tensor(g)
         made.append((a, Update(a.client, a.round, update.tensors, count, e, gradient=gradient)))
     return plan, made
@@ -151,7 +164,9 @@ def test_estimates_are_weighted_by_samples(world):
 def test_estimates_that_nobody_gave_keep_their_last_value(world):
     strategy = world.adp()
     state = after(strategy, 3)
-    plan, made = updates(world, strategy, state, [Estimates(1.0), Estimates(1.0, smoothness=math.inf)], [None, None], [10, 20])
+    plan, made = updates(
+        world, strategy, state, [Estimates(1.0), Estimates(1.0, smoothness=math.inf)], [None, None], [10, 20]
+    )
     tau = plan.assignments[0].tau
     assert strategy.aggregate(state, plan, iter(made))[0].memory == AdpMemory(tau, **KNOWN)
     assert strategy.aggregate(state, plan, iter([]))[0].memory == AdpMemory(tau, **KNOWN)
@@ -161,8 +176,14 @@ def test_estimates_that_nobody_gave_keep_their_last_value(world):
 def test_what_is_not_a_number_does_not_count(world):
     strategy = world.adp()
     state = after(strategy, 3)
-    estimates = [Estimates(1.0, 2.0, lipschitz=math.nan), Estimates(1.0, 4.0, lipschitz=5.0), Estimates(1.0, 3.0, lipschitz=5.0)]
-    plan, made = updates(world, strategy, state, estimates, [[math.nan, 0.0], [1.0, 0.0], [3.0, 0.0]], [10, 10, 10])
+    estimates = [
+        Estimates(1.0, 2.0, lipschitz=math.nan),
+        Estimates(1.0, 4.0, lipschitz=5.0),
+        Estimates(1.0, 3.0, lipschitz=5.0),
+    ]
+    plan, made = updates(
+        world, strategy, state, estimates, [[math.nan, 0.0], [1.0, 0.0], [3.0, 0.0]], [10, 10, 10]
+    )
     memory = strategy.aggregate(state, plan, iter(made))[0].memory
     assert (memory.lipschitz, memory.smoothness, memory.divergence) == (5.0, 3.0, 1.0)
 
@@ -183,10 +204,14 @@ def test_a_client_measures_loss_and_gradient_at_both_ends_on_the_same_batch(worl
         hidden = torch.tanh(inputs.double() @ w["0.weight"].T + w["0.bias"])
         hidden = torch.tanh(hidden @ w["2.weight"].T + w["2.bias"])
         loss = F.cross_entropy(hidden @ w["4.weight"].T + w["4.bias"], targets)
-        return float(loss.detach()), torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(w.values()))])
+        return float(loss.detach()), torch.cat(
+            [g.reshape(-1) for g in torch.autograd.grad(loss, list(w.values()))]
+        )
 
     (first, start), (last, end) = loss_and_gradient(sent), loss_and_gradient(update.tensors)
-    moved = float(torch.cat([(update.tensors[name] - sent[name]).reshape(-1) for name in sent]).double().norm())
+    moved = float(
+        torch.cat([(update.tensors[name] - sent[name]).reshape(-1) for name in sent]).double().norm()
+    )
     assert moved > 0.01
     assert update.estimates.smoothness == pytest.approx(float((end - start).norm()) / moved, rel=1e-3)
     assert update.estimates.lipschitz == pytest.approx(abs(last - first) / moved, rel=1e-3)
@@ -215,6 +240,8 @@ def test_three_golden_rounds(world):
     assert [entry.loss for entry in entries] == pytest.approx([1.074744, 0.828180, 0.124211], rel=1e-3)
     assert [entry.seconds for entry in entries] == pytest.approx([0.147309, 0.800766, 2.618898], rel=1e-3)
     memory = state.memory
-    assert [memory.lipschitz, memory.smoothness, memory.divergence] == pytest.approx([0.131089, 0.148887, 0.274479], rel=1e-3)
+    assert [memory.lipschitz, memory.smoothness, memory.divergence] == pytest.approx(
+        [0.131089, 0.148887, 0.274479], rel=1e-3
+    )
     norms = [float(state.tensors[name].norm()) for name in ("0.weight", "2.weight", "4.weight")]
     assert norms == pytest.approx([2.732651, 3.137265, 3.828559], rel=1e-3)

@@ -1,4 +1,6 @@
-"""What all schemes have in common: the same clients, the widths they serve, lost updates, states that stay as they were."""
+"""What all schemes have in common: the same clients, the widths they serve, lost updates, states that stay as
+they were.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import torch
 from heroes.federation import Stop
 from heroes.fleet.devices import FLEETS, Fleet
 from heroes.rounds import run
-from heroes.submodels import cut_out
+from heroes.slices.cuts import cut_out
 
 SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]
 

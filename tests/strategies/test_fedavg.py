@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from heroes.local_training import LocalSettings, Trainer
+from heroes.client.training import LocalSettings, Trainer
 from heroes.messages import Facts, Selection
+from heroes.planning.schedule import LearningRate
 from heroes.rounds import as_sent, make_task, run_round
-from heroes.schedule import LearningRate
-from heroes.submodels import cut_out
+from heroes.slices.cuts import cut_out
 
 
 def test_everyone_gets_the_whole_model_and_the_same_tau_however_slow(world):
@@ -51,7 +51,9 @@ def test_the_new_model_is_the_plain_mean_whatever_the_samples(world):
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 2e8]))
     answers = [
         (a, replace(update, samples=samples))
-        for (a, update), samples in zip(world.answers(plan, strategy, state, [1.0, 2.0, 6.0]), (1, 100, 5), strict=True)
+        for (a, update), samples in zip(
+            world.answers(plan, strategy, state, [1.0, 2.0, 6.0]), (1, 100, 5), strict=True
+        )
     ]
     after, facts = strategy.aggregate(state, plan, iter(answers))
     assert {float(v) for value in after.tensors.values() for v in value.unique()} == {3.0}
@@ -62,10 +64,15 @@ def test_a_round_is_the_mean_of_what_its_clients_trained(world):
     federation = world.federation(world.fedavg())
     begun = federation.strategy.begin(0)
     state, entry = run_round(federation, begun)
-    data, trainer = world.data(), Trainer(federation.family, LocalSettings(batch_size=5, probes=0, train_in="dense"))
+    data, trainer = (
+        world.data(),
+        Trainer(federation.family, LocalSettings(batch_size=5, probes=0, train_in="dense")),
+    )
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     updates = [
-        trainer.train(make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]).tensors
+        trainer.train(
+            make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]
+        ).tensors
         for a in federation.strategy.assign(begun, clients).assignments
     ]
     assert len(updates) == 4

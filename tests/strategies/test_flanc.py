@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from heroes.local_training import LocalSettings, Trainer
+from heroes.client.training import LocalSettings, Trainer
 from heroes.messages import Facts, Task
 from heroes.models.family import Family
 from heroes.rounds import as_sent, make_task, run_round
-from heroes.submodels import cut_out
+from heroes.slices.cuts import cut_out
 
 BASIS, COEFFICIENT = "2.weight.basis", "2.weight.coefficient"
 APART = ["0.weight", "0.bias", COEFFICIENT, "2.bias", "4.weight", "4.bias"]
@@ -25,7 +25,9 @@ def test_the_basis_exists_once_and_all_else_once_per_width(world):
     assert tensors.keys() == {BASIS} | {f"{name}@{width}" for name in APART for width in (1, 2, 3)}
     for width in (1, 2, 3):
         shapes = world.family().tensor_shapes(width)
-        assert {name: tuple(tensors[f"{name}@{width}"].shape) for name in APART} == {name: shapes[name] for name in APART}
+        assert {name: tuple(tensors[f"{name}@{width}"].shape) for name in APART} == {
+            name: shapes[name] for name in APART
+        }
     assert tuple(tensors[BASIS].shape) == (3, 2)
 
 
@@ -44,7 +46,9 @@ def test_the_basis_is_averaged_over_all_and_the_rest_within_the_width(world):
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 4e8, 1e8, 1e8]))  # widths 3, 1, 3, 1, 1
     assert [a.selection.width for a in plan.assignments] == [3, 1, 3, 1, 1]
-    after, facts = strategy.aggregate(state, plan, world.answers(plan, strategy, state, [1.0, 6.0, 2.0, 7.0, 11.0]))
+    after, facts = strategy.aggregate(
+        state, plan, world.answers(plan, strategy, state, [1.0, 6.0, 2.0, 7.0, 11.0])
+    )
     assert after.tensors[BASIS].unique().tolist() == pytest.approx([27.0 / 5])
     for name in APART:
         assert after.tensors[f"{name}@1"].unique().tolist() == [8.0]
@@ -68,11 +72,16 @@ def test_a_round_by_hand_over_mixed_widths(world):
     federation = world.federation(world.flanc())
     begun = federation.strategy.begin(0)
     state, entry = run_round(federation, begun)
-    data, trainer = world.data(), Trainer(federation.family, LocalSettings(batch_size=5, probes=0, regulariser=0.1))
+    data, trainer = (
+        world.data(),
+        Trainer(federation.family, LocalSettings(batch_size=5, probes=0, regulariser=0.1)),
+    )
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     plan = federation.strategy.assign(begun, clients).assignments
     updates = [
-        trainer.train(make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]).tensors
+        trainer.train(
+            make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]
+        ).tensors
         for a in plan
     ]
     assert [a.selection.width for a in plan] == [3, 2, 1, 2]
@@ -95,7 +104,11 @@ def test_widths_are_what_devices_afford_and_tau_is_fixed(world):
 def test_the_regulariser_is_on_unless_switched_off(world):
     federation = world.assembled("flanc")
     trainer = federation.engine.trainer
-    assert (trainer.settings.regulariser, trainer.settings.train_in, trainer.settings.probes) == (0.1, "factors", 0)
+    assert (trainer.settings.regulariser, trainer.settings.train_in, trainer.settings.probes) == (
+        0.1,
+        "factors",
+        0,
+    )
     strategy, data = federation.strategy, world.data()
     skewed = torch.tensor([[1.0, 0.5], [0.0, 2.0], [0.3, 0.0]])
     sent = cut_out(strategy.begin(0).tensors, strategy.cut(strategy.serve(2))) | {BASIS: skewed}
@@ -103,7 +116,9 @@ def test_the_regulariser_is_on_unless_switched_off(world):
     free = world.assembled("flanc", {"strategy.regulariser": 0.0, "training.clip": "none"}).engine.trainer
     held = world.assembled("flanc", {"training.clip": "none"}).engine.trainer
     without, with_it = (t.train(task, data.train, data.shares[0]).tensors for t in (free, held))
-    gradient = 4 * skewed @ (skewed.T @ skewed - torch.eye(2)) / 4  # of mean((V^T V - I)^2) over 2 x 2 squares
+    gradient = (
+        4 * skewed @ (skewed.T @ skewed - torch.eye(2)) / 4
+    )  # of mean((V^T V - I)^2) over 2 x 2 squares
     torch.testing.assert_close(with_it[BASIS], without[BASIS] - 0.2 * 0.1 * gradient, rtol=1e-4, atol=1e-6)
     assert all(torch.equal(with_it[name], without[name]) for name in APART)
     assert world.assembled("heroes").engine.trainer.settings.regulariser == 0.0
@@ -121,7 +136,9 @@ def test_every_width_starts_with_he_variance_of_its_own(world, width):
     start = strategy.family.plain_weights(cut_out(tensors, strategy.cut(strategy.serve(width))))
     assert float(start["2.weight"].var()) == pytest.approx(2 / (40 * width), rel=0.15)
     # an orthonormal (40, 30) basis has rows of mean squared norm 30 / 40
-    assert float(tensors[f"{COEFFICIENT}@{width}"].std()) == pytest.approx(math.sqrt(2 / (40 * width) * 40 / 30), rel=0.05)
+    assert float(tensors[f"{COEFFICIENT}@{width}"].std()) == pytest.approx(
+        math.sqrt(2 / (40 * width) * 40 / 30), rel=0.05
+    )
     gram = tensors[BASIS].T @ tensors[BASIS]
     torch.testing.assert_close(gram, torch.eye(30), atol=1e-5, rtol=0)
 

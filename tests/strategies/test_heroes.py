@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes import seeds
+from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
-from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Cohort, Estimates, Selection, Update
-from heroes.pacing import Limits
+from heroes.planning.pacing import Limits
 from heroes.rounds import as_sent, make_task, run, run_round
+from heroes.slices.cuts import cut_out
 from heroes.strategies.heroes import HeroesMemory, mean_estimates
-from heroes.submodels import cut_out
 
 ESTIMATES = Estimates(loss=1.0, smoothness=0.5, variance=0.3, gradient=0.4)
 
@@ -27,7 +27,14 @@ ESTIMATES = Estimates(loss=1.0, smoothness=0.5, variance=0.3, gradient=0.4)
 def cohort(speeds, upload=200e3, download=1e6):
     count = len(speeds)
     links = np.full(count, upload), np.full(count, download)
-    return Cohort(np.arange(10, 10 + count), ("board",) * count, np.array(speeds), *links, np.zeros(count), fastest=max(speeds))
+    return Cohort(
+        np.arange(10, 10 + count),
+        ("board",) * count,
+        np.array(speeds),
+        *links,
+        np.zeros(count),
+        fastest=max(speeds),
+    )
 
 
 MIXED = cohort([4e8, 1e8, 3.2e8, 2e8, 1.1e8])  # step seconds at widths 3, 1, 3, 2, 1
@@ -49,12 +56,18 @@ def answers(plan, strategy, state, estimates=ESTIMATES, value=None):
 
 
 def test_costs_follow_from_the_width_and_the_clients_status(world):
-    plan = world.heroes(probes=2).assign(world.heroes().begin(0), cohort([4e8, 1e8], upload=100e3, download=1e6))
+    plan = world.heroes(probes=2).assign(
+        world.heroes().begin(0), cohort([4e8, 1e8], upload=100e3, download=1e6)
+    )
     fast, slow = plan.assignments
     assert (fast.selection.width, slow.selection.width) == (3, 1)
     assert (fast.step_seconds, slow.step_seconds) == pytest.approx((0.015, 0.01))
-    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx((0.03, 0.02))  # 2 * 2 gradients of half a step
-    assert (fast.transfer_seconds, slow.transfer_seconds) == pytest.approx((0.0771, 0.0221))  # 7000 up, 7100 down
+    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx(
+        (0.03, 0.02)
+    )  # 2 * 2 gradients of half a step
+    assert (fast.transfer_seconds, slow.transfer_seconds) == pytest.approx(
+        (0.0771, 0.0221)
+    )  # 7000 up, 7100 down
     assert (fast.bytes_up, fast.bytes_down, slow.bytes_up, slow.bytes_down) == (7000, 7100, 2000, 2100)
     assert [a.round for a in plan.assignments] == [1, 1]
 
@@ -91,7 +104,9 @@ def test_with_fixed_tau_later_rounds_are_like_the_first(world):
     assert (plan.rule, plan.rounds_left) == ("fixed", 13)
 
 
-@given(st.lists(st.floats(5e7, 5e8), min_size=1, max_size=8), st.floats(50e3, 1e6), st.sampled_from([0.0, None]))
+@given(
+    st.lists(st.floats(5e7, 5e8), min_size=1, max_size=8), st.floats(50e3, 1e6), st.sampled_from([0.0, None])
+)
 def test_later_everyone_finishes_within_the_deadline_and_the_mean_tau_is_the_pace(world, speeds, upload, rho):
     strategy = world.heroes(rho=rho)
     plan = strategy.assign(after_rounds(strategy), cohort(speeds, upload))
@@ -124,7 +139,11 @@ def test_the_fastest_client_in_all_sets_the_pace_and_keeps_it(world):
     assert [a.tau for a in plan.assignments] == [2, 6, 3]  # (70 - 35) / 15, its own, (70 - 20) / 15
     assert plan.tau_star == pytest.approx(6.0)
     generous = replace(strategy, rho=1.0)  # the others may even the counters out, the pace-setter may not
-    assert [a.tau for a in generous.assign(after_rounds(strategy), cohort([4e8, 1e8, 2e8])).assignments] == [2, 6, 1]
+    assert [a.tau for a in generous.assign(after_rounds(strategy), cohort([4e8, 1e8, 2e8])).assignments] == [
+        2,
+        6,
+        1,
+    ]
 
 
 def test_the_calibration_is_remembered_and_later_paces_follow_the_loss(world):
@@ -135,7 +154,9 @@ def test_the_calibration_is_remembered_and_later_paces_follow_the_loss(world):
     assert state.memory.pace_scale == plan.pace_scale
     assert plan.pace_scale is not None
     later = strategy.assign(state, MIXED)
-    assert later.tau_star == pytest.approx(3.0 * (19 / 18) ** 0.5)  # sqrt(1/4), and 18 instead of 19 rounds to go
+    assert later.tau_star == pytest.approx(
+        3.0 * (19 / 18) ** 0.5
+    )  # sqrt(1/4), and 18 instead of 19 rounds to go
     assert later.pace_scale == plan.pace_scale
 
 
@@ -189,7 +210,9 @@ def test_counters_count_the_steps_of_those_who_answered(world):
 def test_reducing_errors_are_the_squared_norms_of_blocks_not_held(world):
     strategy = world.heroes(max_width=2)
     state = strategy.begin(0)
-    coefficient = torch.tensor([1.0, 2.0, 3.0, 4.0])[:, None, None].expand(4, 2, 2).clone()  # energies 4, 16, 36, 64
+    coefficient = (
+        torch.tensor([1.0, 2.0, 3.0, 4.0])[:, None, None].expand(4, 2, 2).clone()
+    )  # energies 4, 16, 36, 64
     state = replace(state, tensors={**state.tensors, "2.weight.coefficient": coefficient})
     plan = strategy.assign(state, cohort([1e8, 4e8, 1e8]))
     assert [a.selection.blocks for a in plan.assignments] == [(0,), (0, 1, 2, 3), (3,)]
@@ -206,7 +229,9 @@ def test_the_bound_and_the_step_size_condition_are_written_down(world):
     # F = 1, L (G^2 + 18 sigma^2) = 0.5 (0.4 + 5.4) = 2.9, H = 20, eta tau = 0.6
     assert facts.bound == pytest.approx(4 / (20 * 0.6) + 2.9 * 0.6 / 3)
     assert facts.step_size_ok is False  # 0.1 > 1 / (6 * 0.5 * 6)
-    _, facts = strategy.aggregate(state, plan, answers(plan, strategy, state, replace(ESTIMATES, smoothness=0.2)))
+    _, facts = strategy.aggregate(
+        state, plan, answers(plan, strategy, state, replace(ESTIMATES, smoothness=0.2))
+    )
     assert facts.step_size_ok is True
 
 
@@ -223,7 +248,11 @@ def test_what_is_answered_enters_the_model_and_what_nobody_held_keeps_its_value(
 
 def test_estimates_are_means_and_those_nobody_gave_keep_their_last_value():
     before = Estimates(9.0, 8.0, 7.0, 6.0)
-    seen = [Estimates(1.0, 2.0, None, float("nan")), Estimates(3.0, None, None, float("inf")), Estimates(2.0, 4.0, None, -1.0)]
+    seen = [
+        Estimates(1.0, 2.0, None, float("nan")),
+        Estimates(3.0, None, None, float("inf")),
+        Estimates(2.0, 4.0, None, -1.0),
+    ]
     assert mean_estimates(seen, before) == Estimates(2.0, 3.0, 7.0, 6.0)
     assert mean_estimates(seen, None) == Estimates(2.0, 3.0, None, None)
     assert mean_estimates([], before) == before
@@ -238,7 +267,9 @@ def test_one_width_is_plain_federated_averaging_of_a_composed_model(world):
     data, trainer = world.data(), Trainer(federation.family, LocalSettings(batch_size=5))
     cohort_of_round = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     updates = [
-        trainer.train(make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]).tensors
+        trainer.train(
+            make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]
+        ).tensors
         for a in federation.strategy.assign(begun, cohort_of_round).assignments
     ]
     assert len(updates) == 4

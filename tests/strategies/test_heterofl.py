@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
-from heroes.local_training import LocalSettings, Trainer
 from heroes.messages import Facts, Selection, Task
 from heroes.models.family import Family
 from heroes.rounds import run
-from heroes.submodels import cut_out
+from heroes.slices.cuts import cut_out
 
 
 class Reader(nn.Module):
@@ -33,7 +33,11 @@ class Reader(nn.Module):
 
 def convolutions(width):
     return nn.Sequential(
-        nn.Conv2d(1, 2 * width, 3), nn.ReLU(), nn.Conv2d(2 * width, 3 * width, 3), nn.Flatten(), nn.Linear(12 * width, 5)
+        nn.Conv2d(1, 2 * width, 3),
+        nn.ReLU(),
+        nn.Conv2d(2 * width, 3 * width, 3),
+        nn.Flatten(),
+        nn.Linear(12 * width, 5),
     )
 
 
@@ -118,7 +122,15 @@ def test_widths_are_what_devices_afford_as_for_heroes_and_tau_is_fixed(world):
     plan = strategy.assign(strategy.begin(0), cohort)
     # steps of 1, 3 and 6 MFLOP within 20 ms: 50, 150 and 300 MFLOP/s; the slowest gets width 1 all the same
     assert [a.selection.width for a in plan.assignments] == [3, 1, 3, 2, 1, 3, 2]
-    assert [a.selection.width for a in heroes.assign(heroes.begin(0), cohort).assignments] == [3, 1, 3, 2, 1, 3, 2]
+    assert [a.selection.width for a in heroes.assign(heroes.begin(0), cohort).assignments] == [
+        3,
+        1,
+        3,
+        2,
+        1,
+        3,
+        2,
+    ]
     assert [a.selection.groups for a in plan.assignments[:4]] == [(0, 1, 2), (0,), (0, 1, 2), (0, 1)]
     assert {a.tau for a in plan.assignments} == {9}
     assert [a.bytes_up for a in plan.assignments[:4]] == [7000, 2000, 7000, 4000]
@@ -141,7 +153,9 @@ def step_by_hand(world, sent, share, factor=1.0, held=(1.0, 1.0, 1.0)):
     scores = (hidden @ w["4.weight"].T + w["4.bias"]) * torch.tensor(held)
     loss = F.cross_entropy(scores, examples.targets[share])
     gradients = torch.autograd.grad(loss, list(w.values()))
-    return float(loss.detach()), {name: w[name].detach() - 0.5 * g for name, g in zip(w, gradients, strict=True)}
+    return float(loss.detach()), {
+        name: w[name].detach() - 0.5 * g for name, g in zip(w, gradients, strict=True)
+    }
 
 
 def test_the_scaler_divides_hidden_activations_by_the_share_of_the_width_in_training_only(world):
@@ -188,10 +202,19 @@ def test_label_split_averages_a_row_of_the_classifier_over_the_owners_of_its_cla
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 4e8]))  # widths 3, 1, 3
     made = world.answers(plan, strategy, state, [1.0, 3.0, 8.0])
-    answers = [(a, replace(u, labels=owned)) for (a, u), owned in zip(made, [(0,), (0, 1), (1,)], strict=True)]
+    answers = [
+        (a, replace(u, labels=owned)) for (a, u), owned in zip(made, [(0,), (0, 1), (1,)], strict=True)
+    ]
     after, _ = strategy.aggregate(state, plan, iter(answers))
     weight, bias, before = after.tensors["4.weight"], after.tensors["4.bias"], state.tensors
-    assert weight[0].tolist() == [2.0, 2.0, 1.0, 1.0, 1.0, 1.0]  # the first two clients; only the first is wide
+    assert weight[0].tolist() == [
+        2.0,
+        2.0,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    ]  # the first two clients; only the first is wide
     assert weight[1].tolist() == [5.5, 5.5, 8.0, 8.0, 8.0, 8.0]
     assert torch.equal(weight[2], before["4.weight"][2])  # nobody's class
     assert bias[:2].tolist() == [2.0, 5.5]
@@ -212,8 +235,14 @@ class Tied(Reader):
 @pytest.mark.parametrize(
     ("build", "names"),
     [
-        (lambda width: nn.Sequential(nn.Linear(4, 3 * width), nn.Linear(3 * width, 7)), ("1.weight", "1.bias")),
-        (lambda width: nn.Sequential(nn.Linear(4, 3 * width), nn.Linear(3 * width, 7, bias=False)), ("1.weight",)),
+        (
+            lambda width: nn.Sequential(nn.Linear(4, 3 * width), nn.Linear(3 * width, 7)),
+            ("1.weight", "1.bias"),
+        ),
+        (
+            lambda width: nn.Sequential(nn.Linear(4, 3 * width), nn.Linear(3 * width, 7, bias=False)),
+            ("1.weight",),
+        ),
         (lambda width: Reader(width, nn.LSTM), ("out.weight", "out.bias")),
         (convolutions, ("4.weight", "4.bias")),
         (Tied, ("embedding.weight", "out.bias")),
@@ -233,7 +262,12 @@ def test_all_extras_together_from_the_configuration(world):
     *_, (_, last) = run(federation, Stop(6))
     assert last.accuracy > 0.6
     plain = world.assembled("heterofl").engine.trainer.settings
-    assert (plain.scaler, plain.mask_absent_labels, plain.send_labels, plain.train_in) == (False, False, False, "dense")
+    assert (plain.scaler, plain.mask_absent_labels, plain.send_labels, plain.train_in) == (
+        False,
+        False,
+        False,
+        "dense",
+    )
 
 
 def test_three_golden_rounds(world):

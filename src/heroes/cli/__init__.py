@@ -1,7 +1,7 @@
 """The command line: one file per family of commands. The only room that prints.
 
-Exit codes: 0 done, 1 failure, 2 the user's mistake, 130 interrupted. What a command was asked for goes to standard output,
-progress and errors to standard error.
+Exit codes: 0 done, 1 failure, 2 the user's mistake, 130 interrupted. What a command was asked for goes to
+standard output, progress and errors to standard error.
 """
 
 from heroes.cli import comparing, data, describing, flower, listing, running

@@ -40,7 +40,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except OSError as error:
         where = f" {error.filename!r}" if error.filename else ""
-        err_console.print(f"error: cannot read or write{where}: {error.strerror}", style="red", markup=False, soft_wrap=True)
+        err_console.print(
+            f"error: cannot read or write{where}: {error.strerror}", style="red", markup=False, soft_wrap=True
+        )
         sys.exit(2)
     except HeroesError as error:
         err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
@@ -48,7 +50,9 @@ def main() -> None:
 
 
 def _follow() -> NoReturn:
-    """Run the command line in a process that is not the first of those that mpiexec started: the first says what is wrong."""
+    """Run the command line in a process that is not the first of those that mpiexec started: the first says
+    what is wrong.
+    """
     err_console.quiet = True
     try:
         app(standalone_mode=False)

@@ -16,7 +16,6 @@ import typer
 from heroes.cli import launch, options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
-from heroes.config import Config, parse, to_toml
 from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError, did_you_mean
 from heroes.report import (
     Comparison,
@@ -28,7 +27,8 @@ from heroes.report import (
     save_figure,
     write_page,
 )
-from heroes.sections import SCHEMES, EngineConfig
+from heroes.settings.config import Config, parse, to_toml
+from heroes.settings.sections import SCHEMES, EngineConfig
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Job:
         if not (self.folder / "config.toml").exists():
             return False
         if _but_engine(parse(read_config(self.folder))) != _but_engine(self.config):
-            raise RunFolderError(f"{str(self.folder)!r} holds a run with other settings; choose another --out or say --overwrite")
+            raise RunFolderError(
+                f"{str(self.folder)!r} holds a run with other settings; choose another --out or say --overwrite"
+            )
         rows = read_records(self.folder).rows
         return bool(rows) and rows[-1].get("stopped") is not None
 
@@ -61,25 +63,40 @@ def _but_engine(config: Config) -> Config:
 @app.command("compare")
 def compare_command(
     things: Annotated[
-        list[str], typer.Argument(metavar="TASK | RUN RUN …", help="A task or a TOML file to run, or run folders.")
+        list[str],
+        typer.Argument(metavar="TASK | RUN RUN …", help="A task or a TOML file to run, or run folders."),
     ],
     strategies: Annotated[str, typer.Option(help="The schemes, with commas between.")] = ",".join(SCHEMES),
     seeds: Annotated[str, typer.Option(help="The seeds, with commas between.")] = "0",
-    until_accuracy: Annotated[float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")] = None,
-    until_time: Annotated[float | None, typer.Option(help="Stop each run after so many seconds of its clock.")] = None,
+    until_accuracy: Annotated[
+        float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")
+    ] = None,
+    until_time: Annotated[
+        float | None, typer.Option(help="Stop each run after so many seconds of its clock.")
+    ] = None,
     until_traffic: Annotated[float | None, typer.Option(help="Stop each run after these megabytes.")] = None,
     engine: options.Engine = None,
     rounds: options.Rounds = None,
     settings: options.Settings = None,
-    out: Annotated[Path | None, typer.Option(help="The comparison folder; by default runs/compare-TASK.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")] = 1,
-    targets: Annotated[str | None, typer.Option(help="Accuracies to reach (0 to 1), with commas between.")] = None,
-    smooth: Annotated[int, typer.Option(min=1, help="Accuracy counts as the mean of so many evaluations.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="The comparison folder; by default runs/compare-TASK.")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")
+    ] = 1,
+    targets: Annotated[
+        str | None, typer.Option(help="Accuracies to reach (0 to 1), with commas between.")
+    ] = None,
+    smooth: Annotated[
+        int, typer.Option(min=1, help="Accuracy counts as the mean of so many evaluations.")
+    ] = 1,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run schemes side by side and compare them, or compare runs that exist. What is already done is not run again."""
+    """Run schemes side by side and compare them, or compare runs that exist. What is already done is not run
+    again.
+    """
     marks = None if targets is None else [_number(text, "--targets") for text in targets.split(",")]
     folders = [Path(thing) for thing in things]
     if not all((folder / "records.jsonl").exists() for folder in folders):
@@ -105,12 +122,20 @@ def compare_command(
 
 
 def _jobs(
-    task: str, strategies: str, seeds: str, settings: list[str] | None, named: Mapping[str, object], out: Path | None
+    task: str,
+    strategies: str,
+    seeds: str,
+    settings: list[str] | None,
+    named: Mapping[str, object],
+    out: Path | None,
 ) -> Iterator[Job]:
     for seed in dict.fromkeys(part.strip() for part in seeds.split(",")):
         for strategy in dict.fromkeys(part.strip() for part in strategies.split(",")):
             config = options.configuration(
-                task, _scheme(strategy), settings, {**named, "seed": int(_number(seed, "--seeds", whole=True))}
+                task,
+                _scheme(strategy),
+                settings,
+                {**named, "seed": int(_number(seed, "--seeds", whole=True))},
             )
             folder = out or Path("runs") / f"compare-{config.task}"
             yield Job(config, folder / f"{config.strategy.name}-{config.seed}")
@@ -146,7 +171,7 @@ def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> Non
         _run_in_processes(todo, jobs, quiet)
         return
     with status("setting up", quiet):
-        from heroes.running import run
+        from heroes.runs.running import run
     for job in todo:
         with rounds_in_progress(job.config, quiet) as watching:
             run(job.config, out=job.folder, overwrite=True, **watching._asdict())
@@ -154,7 +179,7 @@ def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> Non
 
 def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
     """Each run as `heroes run` in a process of its own; an interrupt reaches them all."""
-    from heroes.engines.processes import cores
+    from heroes.transport.engines.processes import cores
 
     def work(job: Job) -> tuple[int, str] | None:
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +203,9 @@ def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
         failed = [answer for answer in pool.map(work, todo) if answer is not None]
     if failed:
         mistake = all(code == ConfigError.exit_code for code, _ in failed)
-        raise (ConfigError if mistake else TrainingError)("; ".join(dict.fromkeys(text for _, text in failed)))
+        raise (ConfigError if mistake else TrainingError)(
+            "; ".join(dict.fromkeys(text for _, text in failed))
+        )
 
 
 def _tell(found: Comparison, as_json: bool) -> None:

@@ -16,11 +16,11 @@ import rich.table
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from heroes.config import Config
 from heroes.messages import Lost, RoundRecord
 from heroes.report import Summary, Table, accuracy_curve
 from heroes.report.records import Row
 from heroes.report.summary import MEGABYTE, percent
+from heroes.settings.config import Config
 
 out_console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 err_console = Console(stderr=True, highlight=False)
@@ -42,7 +42,9 @@ def note(text: str) -> None:
 
 def print_pairs(pairs: list[tuple[str, str]], title: str | None = None) -> None:
     """Names and texts in two columns."""
-    table = rich.table.Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
+    table = rich.table.Table(
+        title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2)
+    )
     for name, text in pairs:
         table.add_row(rich.markup.escape(name), rich.markup.escape(text))
     out_console.print(table)
@@ -55,9 +57,13 @@ def print_table(table: Table) -> None:
     )
     for place, name in enumerate(table.header):
         cells = [row[place] for row in table.rows]
-        numbers = place > 0 and all(not cell or cell[0].isdigit() or cell.startswith("not ") for cell in cells)
+        numbers = place > 0 and all(
+            not cell or cell[0].isdigit() or cell.startswith("not ") for cell in cells
+        )
         short = all(len(cell) <= 16 for cell in cells)
-        shown.add_column(rich.markup.escape(name), justify="right" if numbers else "left", overflow="fold", no_wrap=short)
+        shown.add_column(
+            rich.markup.escape(name), justify="right" if numbers else "left", overflow="fold", no_wrap=short
+        )
     for row in table.rows:
         shown.add_row(*(rich.markup.escape(cell) for cell in row))
     out_console.print(shown)
@@ -68,7 +74,9 @@ def print_table(table: Table) -> None:
 def print_summary(summary: Summary, rows: tuple[Row, ...] | list[Row], folder: Path) -> None:
     """A run for people: its numbers and its accuracy curve."""
     print_pairs([*summary.lines(), ("run folder", str(folder))])
-    curve = accuracy_curve(rows, width=min(out_console.width - 4, 72), ascii_only=out_console.encoding != "utf-8")
+    curve = accuracy_curve(
+        rows, width=min(out_console.width - 4, 72), ascii_only=out_console.encoding != "utf-8"
+    )
     for line in curve:
         out_console.print(line, markup=False, no_wrap=True)
 
@@ -123,12 +131,19 @@ def _every_tenth() -> OnWork:
 
 @contextmanager
 def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching]:
-    """What to call with each round's record and while data is prepared: a live display on a terminal, plain lines elsewhere."""
+    """What to call with each round's record and while data is prepared: a live display on a terminal, plain
+    lines elsewhere.
+    """
     name, total = f"{config.task}/{config.strategy.name}", config.federation.rounds
     if quiet:
         yield Watching(None, None)
     elif err_console.is_terminal:
-        columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, TextColumn("{task.fields[line]}"), console=err_console) as bar:
             job = bar.add_task(name, total=total, line="setting up")
             told = _Notices(bar.console)
@@ -149,7 +164,9 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching
 
         def say(record: RoundRecord) -> None:
             told.look_at(record)
-            err_console.print(f"{name} round {record.round}/{total}  {_line(record)}", markup=False, soft_wrap=True)
+            err_console.print(
+                f"{name} round {record.round}/{total}  {_line(record)}", markup=False, soft_wrap=True
+            )
 
         yield Watching(say, _every_tenth())
 
@@ -187,7 +204,9 @@ class _Notices:
                 "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left decide"
             )
         for before in record.abandoned:
-            self._say(f"round {record.round} is begun again; left out of {len(before.clients)}: {_counted(before.missing)}")
+            self._say(
+                f"round {record.round} is begun again; left out of {len(before.clients)}: {_counted(before.missing)}"
+            )
         if troubles := [lost for lost in record.missing if lost.cause != "surplus"]:
             self._say(f"round {record.round}, left out of {len(record.clients)}: {_counted(troubles)}")
 

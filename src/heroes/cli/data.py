@@ -18,7 +18,8 @@ from heroes.report.summary import MEGABYTE
 data_app = typer.Typer(no_args_is_help=True, help="Get, list, check and look at data sets.")
 app.add_typer(data_app, name="data")
 Directory = Annotated[
-    Path | None, typer.Option("--dir", help="Where data sets lie; by default $HEROES_DATA, else the user's data folder.")
+    Path | None,
+    typer.Option("--dir", help="Where data sets lie; by default $HEROES_DATA, else the user's data folder."),
 ]
 MOST_DRAWN = 1000  # clients in a picture; more would be narrower than its pixels
 Name = Annotated[str, typer.Argument(help="The data set (see `heroes data list`).")]
@@ -27,7 +28,9 @@ Name = Annotated[str, typer.Argument(help="The data set (see `heroes data list`)
 @data_app.command("get")
 def get_command(
     name: Name,
-    source: Annotated[str | None, typer.Option("--from", help="An archive, a folder or an address to take it from.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="An archive, a folder or an address to take it from.")
+    ] = None,
     directory: Directory = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -48,11 +51,22 @@ def list_data_command(directory: Directory = None) -> None:
     from heroes.data import data_directory, listed
 
     rows = [
-        (entry.name, f"{entry.size / MEGABYTE:,.0f} MB" if entry.present else "not here", entry.title, entry.how)
+        (
+            entry.name,
+            f"{entry.size / MEGABYTE:,.0f} MB" if entry.present else "not here",
+            entry.title,
+            entry.how,
+        )
         for entry in listed(directory)
     ]
     rows.insert(0, ("digits", "bundled", "8x8 handwritten digits of scikit-learn", "nothing to do"))
-    print_table(Table(f"data sets in {data_directory(directory)}", ("name", "here", "what", "how to get it"), tuple(rows)))
+    print_table(
+        Table(
+            f"data sets in {data_directory(directory)}",
+            ("name", "here", "what", "how to get it"),
+            tuple(rows),
+        )
+    )
 
 
 @data_app.command("verify")
@@ -79,7 +93,9 @@ def verify_command(
 @data_app.command("plot")
 def plot_command(
     task: options.Task,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The picture, without its ending.")] = Path("labels"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture, without its ending.")] = Path(
+        "labels"
+    ),
     settings: options.Settings = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -96,7 +112,9 @@ def plot_command(
         classes = int(labels.max()) + 1
         clients, shown = len(shared.shares), min(len(shared.shares), MOST_DRAWN)
         counts = np.stack([np.bincount(labels[shared.shares[n]], minlength=classes) for n in range(shown)])
-        title = f"{config.task}, partition {config.data.partition}" + (f" ({clients:,} clients)" if shown < clients else "")
+        title = f"{config.task}, partition {config.data.partition}" + (
+            f" ({clients:,} clients)" if shown < clients else ""
+        )
         paths = save_figure(label_distribution(counts, title), output)
     for path in paths:
         out_console.print(str(path), markup=False, soft_wrap=True)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from heroes.models.family import Family
 
 Width = Annotated[int, typer.Option("--max-width", min=1, max=64, help="P: the width of the complete model.")]
-Rank = Annotated[float, typer.Option("--rank-ratio", help="Rank of a basis, relative to the outputs at width 1.")]
+Rank = Annotated[
+    float, typer.Option("--rank-ratio", help="Rank of a basis, relative to the outputs at width 1.")
+]
 Batch = Annotated[int, typer.Option("--batch-size", min=1, help="Examples in a batch.")]
 BARS = " ▁▂▃▄▅▆▇█"
 
@@ -71,7 +73,9 @@ def model_command(
 
 @app.command("fleet")
 def fleet_command(
-    name: Annotated[str, typer.Argument(help="A fleet (see `heroes list fleets`) or the path of a CSV file.")],
+    name: Annotated[
+        str, typer.Argument(help="A fleet (see `heroes list fleets`) or the path of a CSV file.")
+    ],
     model: Annotated[str, typer.Option(help="The model whose steps and uploads are timed.")] = "cnn",
     clients: Annotated[int, typer.Option(min=1, help="How many clients to draw.")] = 1000,
     max_width: Width = 4,
@@ -79,12 +83,14 @@ def fleet_command(
 ) -> None:
     """Describe a fleet: its devices, and step and upload times of a composed model at every width."""
     with status("counting"):
-        from heroes.exchange import tensors_bytes
         from heroes.fleet import FLEETS, Fleet, read_fleet
         from heroes.models.sizes import by_width
+        from heroes.slices.exchange import tensors_bytes
 
         if name not in FLEETS and Path(name).suffix != ".csv":
-            raise ConfigError(f"unknown fleet {name!r}: {did_you_mean(name, FLEETS)}; or give the path of a CSV file")
+            raise ConfigError(
+                f"unknown fleet {name!r}: {did_you_mean(name, FLEETS)}; or give the path of a CSV file"
+            )
         fleet = Fleet(FLEETS[name] if name in FLEETS else read_fleet(Path(name)), clients, seed=0)
         cohort = fleet.status(np.arange(clients), 1)
         family, inputs, targets = _family(model, max_width, 1.0, batch_size)
@@ -93,7 +99,8 @@ def fleet_command(
     out_console.print(f"{name}: {fleet.kind.summary}", markup=False)
     counts = np.bincount(fleet.device_of, minlength=len(fleet.kind.devices))
     devices = [
-        (device.name, f"{device.flops / 1e9:g}", str(count)) for device, count in zip(fleet.kind.devices, counts, strict=True)
+        (device.name, f"{device.flops / 1e9:g}", str(count))
+        for device, count in zip(fleet.kind.devices, counts, strict=True)
     ]
     print_table(Table(f"devices of {clients} clients", ("device", "GFLOP/s", "clients"), tuple(devices)))
     steps = [(str(s.width), *_spread(s.composed_flops / cohort.speed)) for s in sizes]
@@ -126,4 +133,8 @@ def _family(name: str, max_width: int, rank_ratio: float, batch_size: int) -> tu
     if rank_ratio <= 0:
         raise ConfigError(f"--rank-ratio is {rank_ratio:g}: it should be greater than 0")
     build = partial(MODELS[name], max_width=max_width) if name != "digits_cnn" else MODELS[name]
-    return Family(build, max_width, rank_ratio), SAMPLES[name](batch_size), torch.zeros(batch_size, dtype=torch.int64)
+    return (
+        Family(build, max_width, rank_ratio),
+        SAMPLES[name](batch_size),
+        torch.zeros(batch_size, dtype=torch.int64),
+    )

@@ -15,8 +15,8 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import out_console
-from heroes.config import Config, parse_setting, to_toml
 from heroes.errors import ConfigError
+from heroes.settings.config import Config, parse_setting, to_toml
 
 flower = typer.Typer(help="Run on Flower's SuperLink and its nodes.", no_args_is_help=True)
 app.add_typer(flower, name="flower")
@@ -25,7 +25,9 @@ app.add_typer(flower, name="flower")
 @flower.command("init")
 def init_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the app is written.")],
-    task: Annotated[str, typer.Option(help="A task (see `heroes list`) or the path of a TOML file.")] = "digits",
+    task: Annotated[
+        str, typer.Option(help="A task (see `heroes list`) or the path of a TOML file.")
+    ] = "digits",
     strategy: Annotated[str | None, typer.Option(help="The scheme, at the recipe's settings for it.")] = None,
     settings: options.Settings = None,
     own: Annotated[bool, typer.Option("--own", help="With a file for a model and data of your own.")] = False,
@@ -45,11 +47,15 @@ def init_command(
     }
     taken = [name for name in files if (folder / name).exists()]
     if taken and not overwrite:
-        raise ConfigError(f"{str(folder / taken[0])!r} is there already; choose another folder or say --overwrite")
+        raise ConfigError(
+            f"{str(folder / taken[0])!r} is there already; choose another folder or say --overwrite"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    out_console.print(f"{folder}: a Flower app; start it with flwr run {folder} SUPERLINK", markup=False, soft_wrap=True)
+    out_console.print(
+        f"{folder}: a Flower app; start it with flwr run {folder} SUPERLINK", markup=False, soft_wrap=True
+    )
 
 
 def _project(folder: Path, config: Config, module: str) -> str:
@@ -89,7 +95,11 @@ def _template(name: str) -> str:
 def _readme(config: Config, own: bool) -> str:
     last = config.federation.clients - 1
     needs = "" if own else " and the data set"
-    mine = "\nown_parts.py has the model and the data: put yours in their place. Nodes get it with the app.\n" if own else ""
+    mine = (
+        "\nown_parts.py has the model and the data: put yours in their place. Nodes get it with the app.\n"
+        if own
+        else ""
+    )
     return f"""# {config.task} by {config.strategy.name}, on Flower
 
 Every machine needs `pip install 'heroes-fl[flower]'`{needs}. `federation.clients` in config.toml is
@@ -109,13 +119,19 @@ See docs/engines.md of heroes for clocks, keys and certificates.
 def keys_command(
     folder: Annotated[Path, typer.Argument(help="Where to write them.")],
     nodes: Annotated[int, typer.Option(min=0, help="How many nodes get a pair of keys.")] = 0,
-    host: Annotated[list[str] | None, typer.Option(help="A name or address the server goes by; may be repeated.")] = None,
-    first: Annotated[int, typer.Option(min=0, help="The first node's number; above 0, only keys of nodes are made.")] = 0,
+    host: Annotated[
+        list[str] | None, typer.Option(help="A name or address the server goes by; may be repeated.")
+    ] = None,
+    first: Annotated[
+        int, typer.Option(min=0, help="The first node's number; above 0, only keys of nodes are made.")
+    ] = 0,
     days: Annotated[int, typer.Option(min=1, max=36500, help="How long certificates are valid.")] = 825,
     renew: Annotated[
         bool, typer.Option("--renew", help="Only a new server certificate, by the authority that is there.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace keys that the folder already holds.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace keys that the folder already holds.")
+    ] = False,
 ) -> None:
     """Make the certificates and keys of a federation with TLS and node authentication."""
     hosts, numbers = host or [], range(first, first + nodes)
@@ -131,7 +147,11 @@ def keys_command(
     else:
         written = keys.make_all(folder, numbers, hosts, days, overwrite)
     _say(["written:", *(f"  {path}" for path in written)])
-    _say(_after_renewal() if renew else [*_copies(numbers, first), "", *_commands(folder, numbers, hosts, first)])
+    _say(
+        _after_renewal()
+        if renew
+        else [*_copies(numbers, first), "", *_commands(folder, numbers, hosts, first)]
+    )
 
 
 def _flower_keys() -> ModuleType:
@@ -139,12 +159,17 @@ def _flower_keys() -> ModuleType:
     try:
         from heroes.cli import flower_keys
     except ModuleNotFoundError as error:
-        raise ConfigError("making keys needs the package cryptography; say pip install 'heroes-fl[flower]'") from error
+        raise ConfigError(
+            "making keys needs the package cryptography; say pip install 'heroes-fl[flower]'"
+        ) from error
     return flower_keys
 
 
 def _after_renewal() -> list[str]:
-    return ["", "copy server.key and server.crt to the server and start its SuperLink again; nodes need nothing new"]
+    return [
+        "",
+        "copy server.key and server.crt to the server and start its SuperLink again; nodes need nothing new",
+    ]
 
 
 def _copies(numbers: range, first: int) -> list[str]:

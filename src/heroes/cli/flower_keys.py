@@ -1,7 +1,9 @@
-"""Keys of a deployed federation: a certificate authority, the server's certificate, and a pair of keys for every node.
+"""Keys of a deployed federation: a certificate authority, the server's certificate, and a pair of keys for
+every node.
 
-The server shows its certificate, which nodes check against the authority's (TLS). A node signs what it sends with its own key,
-whose public half is registered with the server. Node keys are OpenSSH files on the curve P-384, as Flower reads them.
+The server shows its certificate, which nodes check against the authority's (TLS). A node signs what it sends
+with its own key, whose public half is registered with the server. Node keys are OpenSSH files on the curve
+P-384, as Flower reads them.
 """
 
 from __future__ import annotations
@@ -106,7 +108,9 @@ def _alternative_name(host: str) -> x509.GeneralName:
         pass
     labels = host.split(".")
     if len(host) > 253 or labels[-1].isdigit() or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ConfigError(f"--host {host!r} is neither a host name nor an address; say for example fl.example.org or 192.0.2.7")
+        raise ConfigError(
+            f"--host {host!r} is neither a host name nor an address; say for example fl.example.org or 192.0.2.7"
+        )
     return x509.DNSName(host)
 
 
@@ -139,7 +143,11 @@ def _authority(key: ec.EllipticCurvePrivateKey, days: int) -> x509.Certificate:
 
 
 def _write_server(
-    files: KeyFolder, ca_key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, names: list[x509.GeneralName], days: int
+    files: KeyFolder,
+    ca_key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    names: list[x509.GeneralName],
+    days: int,
 ) -> None:
     key = ec.generate_private_key(ec.SECP384R1())
     certificate = (
@@ -147,7 +155,9 @@ def _write_server(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+        )
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(ca_key, hashes.SHA384())
     )
@@ -155,7 +165,9 @@ def _write_server(
     _write(files.server_certificate, certificate.public_bytes(Encoding.PEM), PUBLIC)
 
 
-def _unsigned(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
+def _unsigned(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -190,7 +202,11 @@ def _name(common: str) -> x509.Name:
 def _write_nodes(files: KeyFolder, nodes: range) -> list[Path]:
     for number in nodes:
         key = ec.generate_private_key(ec.SECP384R1())
-        _write(files.node_key(number), key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), PRIVATE)
+        _write(
+            files.node_key(number),
+            key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()),
+            PRIVATE,
+        )
         public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
         _write(files.node_public(number), public + f" node-{number}\n".encode(), PUBLIC)
     return _node_files(files, nodes)

@@ -1,4 +1,6 @@
-"""Whether mpiexec started this process, and as which of how many; it says so in the environment, each kind in its own way."""
+"""Whether mpiexec started this process, and as which of how many; it says so in the environment, each kind in
+its own way.
+"""
 
 from __future__ import annotations
 

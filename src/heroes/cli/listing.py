@@ -13,20 +13,25 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import note, out_console, print_pairs, print_summary
-from heroes.config import keys
 from heroes.errors import ConfigError, did_you_mean
-from heroes.recipes import TASKS
 from heroes.report import Summary, read_config, read_records
-from heroes.sections import SCHEMES, EngineConfig
+from heroes.settings.config import keys
+from heroes.settings.recipes import TASKS
+from heroes.settings.sections import SCHEMES, EngineConfig
 
 
 @app.command("list")
 def list_command(
     kind: Annotated[
-        str | None, typer.Argument(help="Only this: tasks, strategies, models, data, partitions, fleets, engines, config.")
+        str | None,
+        typer.Argument(
+            help="Only this: tasks, strategies, models, data, partitions, fleets, engines, config."
+        ),
     ] = None,
 ) -> None:
-    """Show what there is: tasks, strategies, models, data sets, partitions, fleets, engines, configuration keys."""
+    """Show what there is: tasks, strategies, models, data sets, partitions, fleets, engines, configuration
+    keys.
+    """
     kinds = _choices()
     if kind is not None and kind not in kinds:
         raise ConfigError(f"there is no list {kind!r}: {did_you_mean(kind, kinds)}")
@@ -45,13 +50,18 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
     engines = get_args(EngineConfig.model_fields["name"].annotation)
     return {
         "tasks": _first_lines(TASKS),
-        "strategies": [(name, _first_line(section).removeprefix("The scheme: ")) for name, section in SCHEMES.items()],
+        "strategies": [
+            (name, _first_line(section).removeprefix("The scheme: ")) for name, section in SCHEMES.items()
+        ],
         "models": _first_lines(MODELS),
         "data": _first_lines(DATASETS),
         "partitions": _first_lines(PARTITIONS),
         "fleets": [(name, kind.summary) for name, kind in FLEETS.items()],
-        "engines": [(name, _first_line_in(f"heroes.engines.{name}")) for name in engines],
-        "config": [(key, f"{text} (default: {'none' if default is None else default})") for key, default, text in keys()],
+        "engines": [(name, _first_line_in(f"heroes.transport.engines.{name}")) for name in engines],
+        "config": [
+            (key, f"{text} (default: {'none' if default is None else default})")
+            for key, default, text in keys()
+        ],
     }
 
 

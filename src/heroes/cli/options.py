@@ -8,24 +8,31 @@ from typing import Annotated, Any
 
 import typer
 
-from heroes.config import Config, load, parse_setting
-from heroes.recipes import recipe
+from heroes.settings.config import Config, load, parse_setting
+from heroes.settings.recipes import recipe
 
 Task = Annotated[str, typer.Argument(help="A task (see `heroes list`) or the path of a TOML file.")]
 Engine = Annotated[str | None, typer.Option(help="How tasks reach clients.")]
 Rounds = Annotated[int | None, typer.Option(help="Stop after this many rounds.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change any key; may be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change any key; may be repeated."),
 ]
 Overwrite = Annotated[bool, typer.Option(help="Replace a run that the folder already holds.")]
 Quiet = Annotated[bool, typer.Option(help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
-def configuration(task: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]) -> Config:
-    """What a user means by a task's name or a file's path, a scheme, `--set` and options with names of their own."""
+def configuration(
+    task: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]
+) -> Config:
+    """What a user means by a task's name or a file's path, a scheme, `--set` and options with names of their
+    own.
+    """
     given = dict(parse_setting(text) for text in settings or [])
     strategy = strategy or given.pop("strategy.name", None)
     path = Path(task)
-    config = load(path, recipe, strategy) if path.suffix == ".toml" or path.is_file() else recipe(task, strategy)
+    config = (
+        load(path, recipe, strategy) if path.suffix == ".toml" or path.is_file() else recipe(task, strategy)
+    )
     return config.changed(given | {key: value for key, value in named.items() if value is not None})

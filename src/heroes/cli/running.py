@@ -14,12 +14,12 @@ import typer
 from heroes.cli import launch, options
 from heroes.cli.app import INTERRUPTED, app
 from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
-from heroes.config import parse_setting
 from heroes.errors import HeroesError
 from heroes.messages import plain
+from heroes.settings.config import parse_setting
 
 if TYPE_CHECKING:
-    from heroes.running import Run
+    from heroes.runs.running import Run
 
 
 Report = Annotated[bool, typer.Option(help="Write report.html into the run folder.")]
@@ -32,7 +32,9 @@ def run_command(
     engine: options.Engine = None,
     seed: Annotated[int | None, typer.Option(help="All randomness comes from it.")] = None,
     rounds: options.Rounds = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one under runs/.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder; by default a new one under runs/.")
+    ] = None,
     settings: options.Settings = None,
     report: Report = False,
     overwrite: options.Overwrite = False,
@@ -44,9 +46,12 @@ def run_command(
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
     config = options.configuration(task, strategy, settings, named)
     launch.refuse_many(config.engine.name)
-    folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{config.task}-{config.strategy.name}-{config.seed}"
+    folder = (
+        out
+        or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{config.task}-{config.strategy.name}-{config.seed}"
+    )
     with status("setting up", quiet):
-        from heroes.running import run  # torch is loaded here, where it is needed
+        from heroes.runs.running import run  # torch is loaded here, where it is needed
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
         finished = run(config, out=folder, overwrite=overwrite, **watching._asdict())
     _tell(finished, folder, as_json, report, quiet)
@@ -65,9 +70,11 @@ def resume_command(
     """Go on with a run that was interrupted, or let a finished one do more rounds."""
     _serve_if_not_first()
     named = {"engine.name": engine, "federation.rounds": rounds}
-    changes = dict(parse_setting(text) for text in settings or []) | {k: v for k, v in named.items() if v is not None}
+    changes = dict(parse_setting(text) for text in settings or []) | {
+        k: v for k, v in named.items() if v is not None
+    }
     with status("setting up", quiet):
-        from heroes.running import extended, resume
+        from heroes.runs.running import extended, resume
     config = extended(folder, changes)
     launch.refuse_many(config.engine.name)
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
@@ -78,7 +85,7 @@ def resume_command(
 def _serve_if_not_first() -> None:
     """Under MPI the first process is the one that was asked; the others serve it until it is done."""
     if launch.rank() > 0:
-        from heroes.running import serve
+        from heroes.runs.running import serve
 
         serve()
 

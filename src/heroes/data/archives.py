@@ -1,4 +1,6 @@
-"""Tar and zip archives, unpacked so that nothing can land outside the folder meant for it, nor more than the disk can take."""
+"""Tar and zip archives, unpacked so that nothing can land outside the folder meant for it, nor more than the
+disk can take.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,22 @@ from typing import IO, Any
 from heroes.errors import DataError
 
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_OPEN: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by the first two bytes
+_OPEN: dict[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZ": bz2.open,
+    b"\xfd7": lzma.open,
+}  # by the first two bytes
 _NO_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
-_BROKEN = (*_NO_ARCHIVE, OSError, NotImplementedError, RuntimeError, ValueError, LookupError, OverflowError, MemoryError)
+_BROKEN = (
+    *_NO_ARCHIVE,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    OverflowError,
+    MemoryError,
+)
 _LARGEST_PIECE = 1 << 20  # bytes that tarfile may want at a time; only a made-up header wants more
 
 
@@ -28,10 +43,14 @@ def is_archive(path: Path) -> bool:
     return path.is_file() and path.name.lower().endswith((*_TAR, ".zip"))
 
 
-def unpack(archive: Path, folder: Path, only: Collection[str] | None = None, largest: int | None = None) -> None:
-    """Unpack an archive into a folder; with `only`, just the files of these names, wherever they lie in the archive.
+def unpack(
+    archive: Path, folder: Path, only: Collection[str] | None = None, largest: int | None = None
+) -> None:
+    """Unpack an archive into a folder; with `only`, just the files of these names, wherever they lie in the
+    archive.
 
-    A file of more than `largest` bytes is refused, and so is an archive that is larger than the disk has room for.
+    A file of more than `largest` bytes is refused, and so is an archive that is larger than the disk has room
+    for.
     """
     try:
         room = _Room(folder, largest)
@@ -48,7 +67,9 @@ class _Room:
 
     def __init__(self, folder: Path, largest: int | None) -> None:
         self.largest = largest
-        self.left = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+        self.left = shutil.disk_usage(
+            next(place for place in (folder, *folder.parents) if place.exists())
+        ).free
 
     def take(self, name: str, size: int) -> None:
         if size < 0 or (self.largest is not None and size > self.largest):
@@ -59,7 +80,9 @@ class _Room:
 
 
 class _Pieces:
-    """A file that is read in small pieces only: the length of a tar header's text is whatever the archive claims."""
+    """A file that is read in small pieces only: the length of a tar header's text is whatever the archive
+    claims.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file

@@ -1,4 +1,6 @@
-"""CIFAR-10 from `cifar-10-batches-py`, as a folder or as the archive it comes in: 60,000 images of 32x32 in ten classes."""
+"""CIFAR-10 from `cifar-10-batches-py`, as a folder or as the archive it comes in: 60,000 images of 32x32 in
+ten classes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _PIXELS = 3 * 32 * 32
 
 
 def load(options: DataOptions) -> Dataset:
-    """CIFAR-10: 60,000 photographs of 32x32 in ten classes; training images are flipped and cropped on the fly."""
+    """CIFAR-10: 60,000 photographs of 32x32 in ten classes; training images are flipped and cropped on the
+    fly.
+    """
     plain = ImageTransform(_MEAN, _STD)
     varied = ImageTransform(_MEAN, _STD, flip=True, padding=4) if options.augment else plain
     with _folder(options.root("cifar10")) as folder:
@@ -64,12 +68,18 @@ def _inside(folder: Path, said: Path) -> Path:
     for candidate in (folder, folder / FOLDER, *sorted(p for p in folder.iterdir() if p.is_dir())):
         if (candidate / _TRAIN[0]).is_file():
             return candidate
-    raise DataError(f"{said} holds no CIFAR-10: there must be a folder {FOLDER} with the files {_TRAIN[0]} to 5 and {_TEST[0]}")
+    raise DataError(
+        f"{said} holds no CIFAR-10: there must be a folder {FOLDER} with the files {_TRAIN[0]} to 5 and {_TEST[0]}"
+    )
 
 
 def _batches(paths: list[Path]) -> tuple[Tensor, Tensor]:
-    """Images (N, 3, 32, 32) and labels of these files; beside the result, only one file is in memory at a time."""
-    room = sum(_size(path) // _PIXELS for path in paths)  # never too little; what is not written to takes no memory
+    """Images (N, 3, 32, 32) and labels of these files; beside the result, only one file is in memory at a
+    time.
+    """
+    room = sum(
+        _size(path) // _PIXELS for path in paths
+    )  # never too little; what is not written to takes no memory
     images, labels = np.empty((room, _PIXELS), dtype=np.uint8), np.empty(room, dtype=np.uint8)
     end = 0
     for path in paths:
@@ -102,7 +112,9 @@ def _checked(data: Any, labels: Any) -> tuple[Bytes, Bytes]:
     pixels = data.array() if isinstance(data, ArrayRecord) else None
     if pixels is None or pixels.ndim != 2 or pixels.shape[1] != _PIXELS:
         raise ValueError(f"its data must be bytes of shape (n, {_PIXELS})")
-    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < len(_NAMES) for label in labels):
+    if not isinstance(labels, list) or not all(
+        type(label) is int and 0 <= label < len(_NAMES) for label in labels
+    ):
         raise ValueError(f"its labels must be a list of numbers from 0 to {len(_NAMES) - 1}")
     if len(labels) != len(pixels):
         raise ValueError(f"there are {len(pixels)} images but {len(labels)} labels")

@@ -1,11 +1,12 @@
 """Reads the pickles of CIFAR-10 without trusting them.
 
-A pickle is a program. This reader knows only the instructions that the format needs, and gives the program stand-ins instead of
-the functions it asks for: nothing outside this file can be called, and numpy never sees a state that a file made up. It is the
-reader written in Python, because the one in C can be made to fill the memory by a few bytes.
+A pickle is a program. This reader knows only the instructions that the format needs, and gives the program
+stand-ins instead of the functions it asks for: nothing outside this file can be called, and numpy never sees
+a state that a file made up. It is the reader written in Python, because the one in C can be made to fill the
+memory by a few bytes.
 
-The pixels, 31 million bytes a file, are not copied on the way: they stay views of the file, or go into a mapping of their own,
-which the system takes back at once when it is done with (the heap would keep them).
+The pixels, 31 million bytes a file, are not copied on the way: they stay views of the file, or go into a
+mapping of their own, which the system takes back at once when it is done with (the heap would keep them).
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class ArrayRecord:
         ):
             raise ValueError("the data is not a plain array of bytes")
         if len(shape) > _MOST_DIMENSIONS or not all(type(n) is int and 0 <= n < _LARGEST for n in shape):
-            raise ValueError("the shape of the data is not a few whole numbers")  # not shown: a few bytes can make it endless
+            raise ValueError(
+                "the shape of the data is not a few whole numbers"
+            )  # not shown: a few bytes can make it endless
         if prod(shape) != len(raw):
             raise ValueError(f"an array of shape {shape} cannot hold {len(raw)} bytes")
         return np.frombuffer(raw, dtype=np.uint8).reshape(shape)
@@ -68,7 +71,9 @@ class _Kind:
 
 
 class _StandIn:
-    """Takes the place of a function that the pickle calls by name. It cannot be changed from inside the pickle."""
+    """Takes the place of a function that the pickle calls by name. It cannot be changed from inside the
+    pickle.
+    """
 
     __slots__ = ()
 
@@ -113,7 +118,9 @@ class _Dtype(_StandIn):
 
 
 class _Encode(_StandIn):
-    """`_codecs.encode(text, "latin1")`: how Python 3 writes bytes in an old protocol. All it makes has room in the file."""
+    """`_codecs.encode(text, "latin1")`: how Python 3 writes bytes in an old protocol. All it makes has room
+    in the file.
+    """
 
     __slots__ = ("room",)
 
@@ -184,7 +191,8 @@ class _Reader(pickle._Unpickler):
     """The unpickler that knows a part of the instructions and seven names."""
 
     dispatch: ClassVar[dict[int, Any]] = {
-        code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _NEEDED.split())
+        code: pickle._Unpickler.dispatch[code]
+        for code in (getattr(pickle, name)[0] for name in _NEEDED.split())
     }
 
     def __init__(self, contents: memoryview) -> None:
@@ -232,7 +240,9 @@ class _Reader(pickle._Unpickler):
 
 
 def _filled(into: Any, items: list[Any]) -> dict[Any, Any]:
-    """The dictionary with these keys and values, one after the other; a key is text, since others can be endless to hash."""
+    """The dictionary with these keys and values, one after the other; a key is text, since others can be
+    endless to hash.
+    """
     if not isinstance(into, dict) or not all(isinstance(key, str | bytes) for key in items[::2]):
         raise pickle.UnpicklingError("a dictionary whose keys are not text")
     into.update(zip(items[::2], items[1::2], strict=True))
@@ -240,7 +250,9 @@ def _filled(into: Any, items: list[Any]) -> dict[Any, Any]:
 
 
 def read(contents: memoryview) -> dict[bytes, Any]:
-    """The dictionary in the pickle, its keys as bytes; ValueError when it is not one, or wants something it should not have."""
+    """The dictionary in the pickle, its keys as bytes; ValueError when it is not one, or wants something it
+    should not have.
+    """
     try:
         tree = _Reader(contents).load()
     except KeyError as error:

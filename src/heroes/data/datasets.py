@@ -13,7 +13,9 @@ from heroes.errors import DataError
 from heroes.messages import Integers
 
 Progress = Callable[[str, int, int | None], None]
-"""Called as work goes on: what is being done, how much is done, and how much there is in all (None when nobody knows)."""
+"""Called as work goes on: what is being done, how much is done, and how much there is in all (None when
+nobody knows).
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,11 @@ class DataOptions:
 
     def root(self, name: str) -> Path:
         """The file or folder that holds the named data set, or an error that says what to do."""
-        path = Path(self.source).expanduser() if self.source is not None else data_directory(self.directory) / name
+        path = (
+            Path(self.source).expanduser()
+            if self.source is not None
+            else data_directory(self.directory) / name
+        )
         if not path.exists():
             raise DataError(
                 f"there is no {name} data at {path}; get it by `heroes data get {name}`, or give the path of your copy"
@@ -53,7 +59,9 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test examples; who made each training example, where that is known; what the classes are called."""
+    """Training and test examples; who made each training example, where that is known; what the classes are
+    called.
+    """
 
     train: Examples
     test: Examples

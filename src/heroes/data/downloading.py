@@ -1,4 +1,6 @@
-"""One file over HTTP: goes on where it stopped, tries again after a failure, and is in its place only when it is whole."""
+"""One file over HTTP: goes on where it stopped, tries again after a failure, and is in its place only when it
+is whole.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 @dataclass(frozen=True)
 class Patience:
-    """How often to try again when nothing arrives, how long to wait before (doubled each time), and how long for an answer."""
+    """How often to try again when nothing arrives, how long to wait before (doubled each time), and how long
+    for an answer.
+    """
 
     tries: int = 5
     pause: float = 1.0
@@ -33,9 +37,15 @@ class _InterruptedError(Exception):
 
 
 def download(
-    address: str, target: Path, md5: str | None = None, progress: Progress | None = None, patience: Patience | None = None
+    address: str,
+    target: Path,
+    md5: str | None = None,
+    progress: Progress | None = None,
+    patience: Patience | None = None,
 ) -> Path:
-    """Download to `target`. What arrived before a failure is kept in `target.part` and is not asked for again."""
+    """Download to `target`. What arrived before a failure is kept in `target.part` and is not asked for
+    again.
+    """
     if not address.startswith(("http://", "https://")):
         raise DataError(f"{address} is not an http or https address")
     patience = patience or Patience()
@@ -70,7 +80,9 @@ def _persist(address: str, part: Path, progress: Progress | None, patience: Pati
 def _transfer(address: str, part: Path, progress: Progress | None, timeout: float) -> None:
     """Ask for what is missing and write down what comes."""
     have = _size(part)
-    request = urllib.request.Request(address, headers={"User-Agent": "heroes", **({"Range": f"bytes={have}-"} if have else {})})
+    request = urllib.request.Request(
+        address, headers={"User-Agent": "heroes", **({"Range": f"bytes={have}-"} if have else {})}
+    )
     try:
         with urllib.request.urlopen(request, timeout=timeout) as answer:
             if answer.status != http.client.PARTIAL_CONTENT:

@@ -1,6 +1,8 @@
-"""Shares that clients draw, each from all examples: for more clients than examples, and for millions of them in little memory.
+"""Shares that clients draw, each from all examples: for more clients than examples, and for millions of them
+in little memory.
 
-A partition here is a mix: how many examples of each class a client gets, from its number and a generator of its own.
+A partition here is a mix: how many examples of each class a client gets, from its number and a generator of
+its own.
 """
 
 from __future__ import annotations
@@ -35,10 +37,14 @@ def draw(name: str, request: SplitRequest, size: int, rng: np.random.Generator) 
         )
     labels = request.labels
     if not 1 <= size <= len(labels):
-        raise DataError(f"clients cannot draw {size} of {len(labels)} examples each; it should be 1 to {len(labels)}")
+        raise DataError(
+            f"clients cannot draw {size} of {len(labels)} examples each; it should be 1 to {len(labels)}"
+        )
     supply = np.unique(labels, return_counts=True)[1]
     by_class = Shares(np.argsort(labels, kind="stable"), np.concatenate([[0], np.cumsum(supply)]))
-    return DrawnShares(request.clients, size, int(rng.integers(2**63)), by_class, MIXES[name](request, supply, size))
+    return DrawnShares(
+        request.clients, size, int(rng.integers(2**63)), by_class, MIXES[name](request, supply, size)
+    )
 
 
 def _iid(request: SplitRequest, supply: Integers, size: int) -> Mix:
@@ -56,11 +62,17 @@ def _gamma(request: SplitRequest, supply: Integers, size: int) -> Mix:
 
 def _by_device(request: SplitRequest, supply: Integers, size: int) -> Mix:
     level = percentage(request, "by_device")
-    return partial(_with_main_class, main=main_by_device(request), classes=len(supply), size=size, level=level)
+    return partial(
+        _with_main_class, main=main_by_device(request), classes=len(supply), size=size, level=level
+    )
 
 
-def _with_main_class(client: int, rng: np.random.Generator, *, main: Integers, classes: int, size: int, level: float) -> Integers:
-    counts: Integers = main_class_counts(main[[client]], rng.integers(classes, size=1), classes, size, level)[0]
+def _with_main_class(
+    client: int, rng: np.random.Generator, *, main: Integers, classes: int, size: int, level: float
+) -> Integers:
+    counts: Integers = main_class_counts(main[[client]], rng.integers(classes, size=1), classes, size, level)[
+        0
+    ]
     return counts
 
 

@@ -24,8 +24,9 @@ Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
 class Examples:
     """Inputs and class labels, one row each.
 
-    `transform` turns a batch of stored rows into model inputs on the fly: bytes into normalised images, positions in a text into
-    windows. It gets a generator when the batch is for training, and may augment from it; without one it must not draw.
+    `transform` turns a batch of stored rows into model inputs on the fly: bytes into normalised images,
+    positions in a text into windows. It gets a generator when the batch is for training, and may augment from
+    it; without one it must not draw.
     """
 
     inputs: Tensor
@@ -35,22 +36,30 @@ class Examples:
     def __post_init__(self) -> None:
         if not (isinstance(self.inputs, Tensor) and isinstance(self.targets, Tensor)):
             kinds = f"{type(self.inputs).__name__} and {type(self.targets).__name__}"
-            raise DataError(f"inputs and targets must be torch tensors, not {kinds}; torch.as_tensor makes them")
+            raise DataError(
+                f"inputs and targets must be torch tensors, not {kinds}; torch.as_tensor makes them"
+            )
         if len(self.inputs) != len(self.targets):
-            raise DataError(f"there are {len(self.inputs)} inputs but {len(self.targets)} targets; each input needs one target")
+            raise DataError(
+                f"there are {len(self.inputs)} inputs but {len(self.targets)} targets; each input needs one target"
+            )
         if len(self.inputs) == 0:
             raise DataError("there are no examples; at least one is needed")
         if self.targets.dtype.is_floating_point:
             raise DataError(f"targets must be whole class numbers (torch.int64), not {self.targets.dtype}")
         if self.targets.dim() != 1:
-            raise DataError(f"targets must be one class number per example, not of shape {tuple(self.targets.shape)}")
+            raise DataError(
+                f"targets must be one class number per example, not of shape {tuple(self.targets.shape)}"
+            )
         if int(self.targets.min()) < 0:
             raise DataError(f"targets must be class numbers from 0, not {int(self.targets.min())}")
 
     def __len__(self) -> int:
         return len(self.targets)
 
-    def batch(self, indices: Integers, device: torch.device, rng: np.random.Generator | None = None) -> tuple[Tensor, Tensor]:
+    def batch(
+        self, indices: Integers, device: torch.device, rng: np.random.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The inputs and targets at these indices; with a generator, as they are trained on."""
         where = torch.from_numpy(indices)
         inputs = self.inputs[where]
@@ -83,10 +92,12 @@ class Shares:
 
 @dataclass(frozen=True)
 class DrawnShares:
-    """Every client draws `size` examples when they are asked for, always the same ones: nothing is kept per client.
+    """Every client draws `size` examples when they are asked for, always the same ones: nothing is kept per
+    client.
 
-    `mix` says how many of each class a client gets. They come from all examples of the class, so that an example can be in many
-    shares; it is twice in the same one only where a class has fewer examples than the client is to get of it.
+    `mix` says how many of each class a client gets. They come from all examples of the class, so that an
+    example can be in many shares; it is twice in the same one only where a class has fewer examples than the
+    client is to get of it.
     """
 
     clients: int
@@ -101,7 +112,9 @@ class DrawnShares:
     def __getitem__(self, client: int) -> Integers:
         rng = seeds.stream(self.seed, range(self.clients)[client])
         counts = self.mix(client, rng).tolist()
-        return np.concatenate([_some(self.by_class[c], count, rng) for c, count in enumerate(counts) if count])
+        return np.concatenate(
+            [_some(self.by_class[c], count, rng) for c, count in enumerate(counts) if count]
+        )
 
 
 @dataclass(frozen=True)
@@ -137,10 +150,14 @@ class FederatedData:
         source = self.shares.by_class if isinstance(self.shares, DrawnShares) else self.shares
         sizes = np.diff(source.starts)
         if (sizes < 1).any():
-            raise DataError(f"client {int(np.argmin(sizes))} has no examples; every client needs at least one")
+            raise DataError(
+                f"client {int(np.argmin(sizes))} has no examples; every client needs at least one"
+            )
         order = source.order
         if order.min() < 0 or order.max() >= len(self.train):
-            raise DataError(f"the shares name example {order.max()}, but there are only {len(self.train)} training examples")
+            raise DataError(
+                f"the shares name example {order.max()}, but there are only {len(self.train)} training examples"
+            )
 
 
 def from_dataset(dataset: Dataset[Any]) -> Examples:
@@ -153,5 +170,7 @@ def from_dataset(dataset: Dataset[Any]) -> Examples:
         inputs = torch.stack([torch.as_tensor(x) for x, _ in pairs])
         targets = torch.tensor([int(y) for _, y in pairs])
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"the dataset's items must be pairs of an input and a class, all inputs of one shape: {error}") from None
+        raise DataError(
+            f"the dataset's items must be pairs of an input and a class, all inputs of one shape: {error}"
+        ) from None
     return Examples(inputs, targets)

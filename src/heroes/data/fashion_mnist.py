@@ -6,7 +6,18 @@ from heroes.data import idx
 from heroes.data.datasets import DataOptions, Dataset
 from heroes.data.images import ImageTransform
 
-_NAMES = ("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+_NAMES = (
+    "T-shirt",
+    "trousers",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
 _NORMAL = ImageTransform(mean=(0.2860,), std=(0.3530,))
 
 

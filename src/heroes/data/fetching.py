@@ -1,4 +1,6 @@
-"""Brings a data set into the data directory, from its public address, from another one, or from a file or folder at hand."""
+"""Brings a data set into the data directory, from its public address, from another one, or from a file or
+folder at hand.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def get(
 ) -> Path:
     """Put the named data set into the data directory and return its folder.
 
-    `source` is a file, a folder, or an address: of one file, or, ending in a slash, of the place where all the files are.
+    `source` is a file, a folder, or an address: of one file, or, ending in a slash, of the place where all
+    the files are.
     """
     data = public_data(name)
     folder = data_directory(directory) / name
@@ -149,7 +152,9 @@ def _link(source: Path, folder: Path) -> None:
     if folder.is_symlink():
         folder.unlink()
     if folder.exists():
-        raise DataError(f"{folder} exists already; remove it first, or use the images from {source} by data.source")
+        raise DataError(
+            f"{folder} exists already; remove it first, or use the images from {source} by data.source"
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.symlink_to(source.resolve(), target_is_directory=True)
 
@@ -163,7 +168,9 @@ def _unpack(archive: Path, folder: Path) -> list[str]:
 
 @contextmanager
 def _aside(folder: Path) -> Iterator[Path]:
-    """A scratch folder whose contents move into `folder` when all went well; half a data set is never left there."""
+    """A scratch folder whose contents move into `folder` when all went well; half a data set is never left
+    there.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".part-", dir=folder.parent) as scratch:
         yield Path(scratch)
@@ -175,7 +182,9 @@ def _aside(folder: Path) -> Iterator[Path]:
 
 
 def _anything(folder: Path) -> bool:
-    return folder.is_dir() and any(not path.name.startswith(".") and path.suffix != ".part" for path in folder.iterdir())
+    return folder.is_dir() and any(
+        not path.name.startswith(".") and path.suffix != ".part" for path in folder.iterdir()
+    )
 
 
 def _bytes_in(folder: Path) -> int:

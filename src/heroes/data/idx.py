@@ -1,4 +1,6 @@
-"""The idx format of MNIST and Fashion-MNIST: a few bytes of header, then one array of bytes. Plain or gzipped."""
+"""The idx format of MNIST and Fashion-MNIST: a few bytes of header, then one array of bytes. Plain or
+gzipped.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def find(folder: Path, name: str) -> Path:
 
 
 def read(path: Path, dimensions: int) -> Bytes:
-    """The array in an idx file. Sizes are checked before memory is taken: a file cannot claim more than it can hold."""
+    """The array in an idx file. Sizes are checked before memory is taken: a file cannot claim more than it
+    can hold.
+    """
     try:
         size = path.stat().st_size
         with path.open("rb") as raw:
@@ -50,7 +54,9 @@ def read(path: Path, dimensions: int) -> Bytes:
             shape = _shape(file, dimensions)
             wanted = prod(shape)
             if wanted > (size * _MOST_SHRUNK if gzipped else size):
-                raise ValueError(f"it claims {wanted} bytes of shape {shape}, more than a file of {size} bytes can hold")
+                raise ValueError(
+                    f"it claims {wanted} bytes of shape {shape}, more than a file of {size} bytes can hold"
+                )
             return _contents(file, wanted).reshape(shape)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"{path} is not the idx file it should be: {error}") from error
@@ -67,7 +73,9 @@ def _shape(file: _File, dimensions: int) -> tuple[int, ...]:
 
 
 def _contents(file: _File, wanted: int) -> Bytes:
-    """Exactly so many bytes, read piece by piece, so that memory grows with what is there and not with what is claimed."""
+    """Exactly so many bytes, read piece by piece, so that memory grows with what is there and not with what
+    is claimed.
+    """
     contents = bytearray()
     while piece := file.read(_PIECE):
         contents += piece
@@ -81,5 +89,7 @@ def _contents(file: _File, wanted: int) -> Bytes:
 def folder_of(root: Path) -> Path:
     """The folder with the idx files: the root itself, or the one place inside it that has them."""
     if root.is_file():
-        raise DataError(f"{root} is a file; give the folder with the four idx files, or unpack it by `heroes data get`")
+        raise DataError(
+            f"{root} is a file; give the folder with the four idx files, or unpack it by `heroes data get`"
+        )
     return next((p.parent for p in sorted(root.rglob("train-images*idx3-ubyte*")) if p.is_file()), root)

@@ -1,7 +1,8 @@
-"""Images decoded once: a file of bytes (N, 3, size, size), mapped into memory, beside the folder of images it was made from.
+"""Images decoded once: a file of bytes (N, 3, size, size), mapped into memory, beside the folder of images it
+was made from.
 
-While it is being made, `states` holds one byte for every image that is dealt with. After an interruption the next attempt goes on
-from there. `index.json` is written last, in one step: a cache with an index is complete.
+While it is being made, `states` holds one byte for every image that is dealt with. After an interruption the
+next attempt goes on from there. `index.json` is written last, in one step: a cache with an index is complete.
 """
 
 from __future__ import annotations
@@ -25,20 +26,32 @@ from heroes.errors import DataError
 CHUNK = 1024  # images between two marks; an interruption costs at most so many
 _KEPT, _BROKEN = b"k", b"b"
 _AGAIN = "delete it, and it will be made again"
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # others run programs to be read, or are no photographs
+_FORMATS = (
+    "BMP",
+    "GIF",
+    "JPEG",
+    "PNG",
+    "PPM",
+    "TIFF",
+    "WEBP",
+)  # others run programs to be read, or are no photographs
 _ALWAYS_FINE, _MOST_SHRUNK = 1 << 24, 1 << 13  # pixels; pixels in a byte of a file
 
 
 @dataclass(frozen=True)
 class ImageCache:
-    """The decoded images, which of the files they are (`kept`), and the files that could not be read, with the reason."""
+    """The decoded images, which of the files they are (`kept`), and the files that could not be read, with
+    the reason.
+    """
 
     images: Bytes
     kept: tuple[int, ...]
     skipped: tuple[str, ...]
 
 
-def cached(folder: Path, files: Sequence[Path], size: int, progress: Progress | None = None, chunk: int = CHUNK) -> ImageCache:
+def cached(
+    folder: Path, files: Sequence[Path], size: int, progress: Progress | None = None, chunk: int = CHUNK
+) -> ImageCache:
     """The images of these files at size x size, from the cache in `folder`, which is made or completed first."""
     index = folder / "index.json"
     if not index.is_file():
@@ -52,7 +65,9 @@ def cached(folder: Path, files: Sequence[Path], size: int, progress: Progress | 
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise DataError(f"the image cache {folder} is damaged ({error}); {_AGAIN}") from error
     if len(states) != len(files):
-        raise DataError(f"the image cache {folder} is damaged ({len(states)} of {len(files)} images); {_AGAIN}")
+        raise DataError(
+            f"the image cache {folder} is damaged ({len(states)} of {len(files)} images); {_AGAIN}"
+        )
     return _opened(folder, states, skipped, size)
 
 
@@ -60,7 +75,9 @@ def require_pillow() -> None:
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
-        raise DataError("reading images needs pillow; install it by `pip install 'heroes-fl[images]'`") from error
+        raise DataError(
+            "reading images needs pillow; install it by `pip install 'heroes-fl[images]'`"
+        ) from error
 
 
 def _build(folder: Path, files: Sequence[Path], size: int, progress: Progress | None, step: int) -> None:
@@ -68,7 +85,11 @@ def _build(folder: Path, files: Sequence[Path], size: int, progress: Progress | 
     states, pixels, reasons = (_touched(folder / name) for name in ("states", "images", "reasons.jsonl"))
     done = states.read_bytes()[: len(files)]
     row, at = 3 * size * size, done.count(_KEPT)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool, pixels.open("r+b") as to, states.open("r+b") as marks:
+    with (
+        ThreadPoolExecutor(os.cpu_count() or 1) as pool,
+        pixels.open("r+b") as to,
+        states.open("r+b") as marks,
+    ):
         try:
             for start in range(len(done), len(files), step):
                 chunk = files[start : start + step]
@@ -79,7 +100,9 @@ def _build(folder: Path, files: Sequence[Path], size: int, progress: Progress | 
                 _note(reasons, chunk, results)
                 _safe(to)  # the pixels first, then the mark that says they are there
                 marks.seek(start)
-                marks.write(b"".join(_KEPT if isinstance(result, np.ndarray) else _BROKEN for result in results))
+                marks.write(
+                    b"".join(_KEPT if isinstance(result, np.ndarray) else _BROKEN for result in results)
+                )
                 _safe(marks)
                 at += len(good)
                 if progress is not None:
@@ -97,7 +120,11 @@ def unreadable(files: Sequence[Path], progress: Progress | None = None) -> tuple
         for start in range(0, len(files), CHUNK):
             chunk = files[start : start + CHUNK]
             results = pool.map(partial(decode, size=8), chunk)
-            found += [f"{path} ({result})" for path, result in zip(chunk, results, strict=True) if isinstance(result, str)]
+            found += [
+                f"{path} ({result})"
+                for path, result in zip(chunk, results, strict=True)
+                if isinstance(result, str)
+            ]
             if progress is not None:
                 progress("checking images", start + len(chunk), len(files))
     return tuple(found)
@@ -110,7 +137,9 @@ def decode(path: Path, size: int) -> Bytes | str:
     try:
         with Image.open(path, formats=_FORMATS) as image:
             if image.width * image.height > max(_ALWAYS_FINE, _MOST_SHRUNK * path.stat().st_size):
-                raise ValueError(f"it claims {image.width} x {image.height} pixels, more than a file of its size can hold")
+                raise ValueError(
+                    f"it claims {image.width} x {image.height} pixels, more than a file of its size can hold"
+                )
             image.draft("RGB", (2 * size, 2 * size))  # large photographs: decode no more than needed
             small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
         return np.ascontiguousarray(np.asarray(small, dtype=np.uint8).transpose(2, 0, 1))
@@ -151,7 +180,9 @@ def _complete(folder: Path, files: Sequence[Path], index: Path) -> None:
         raise DataError(f"the image cache {folder} is damaged (its marks are wrong); {_AGAIN}")
     why = _reasons(folder / "reasons.jsonl")
     broken = [str(path) for path, state in zip(files, states, strict=True) if state == _BROKEN[0]]
-    text = json.dumps({"states": states.decode(), "skipped": [f"{path} ({why.get(path, 'unreadable')})" for path in broken]})
+    text = json.dumps(
+        {"states": states.decode(), "skipped": [f"{path} ({why.get(path, 'unreadable')})" for path in broken]}
+    )
     half = index.with_suffix(f".{os.getpid()}.part")
     half.write_text(text, encoding="utf-8")
     half.replace(index)
@@ -160,11 +191,14 @@ def _complete(folder: Path, files: Sequence[Path], index: Path) -> None:
 def _opened(folder: Path, states: str, skipped: tuple[str, ...], size: int) -> ImageCache:
     kept = tuple(i for i, state in enumerate(states) if state == _KEPT.decode())
     if not kept:
-        raise DataError(f"not one of {len(skipped)} images could be read; the first: {skipped[0] if skipped else 'none'}")
+        raise DataError(
+            f"not one of {len(skipped)} images could be read; the first: {skipped[0] if skipped else 'none'}"
+        )
     path = folder / "images"
     there = path.stat().st_size if path.is_file() else 0
     if there != len(kept) * 3 * size * size:
         raise DataError(f"the image cache {folder} is damaged ({there} bytes); {_AGAIN}")
-    # "c": pages are read when they are needed and shared with the file; a write would stay in memory, never in the cache
+    # "c": pages are read when they are needed and shared with the file; a write would stay in memory, never
+    # in the cache
     images: Bytes = np.memmap(path, dtype=np.uint8, mode="c", shape=(len(kept), 3, size, size))
     return ImageCache(images, kept, skipped)

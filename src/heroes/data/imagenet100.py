@@ -46,7 +46,9 @@ def load(options: DataOptions) -> Dataset:
 def find_root(source: Path) -> Path:
     """The folder that holds `train` and `val`: the source, or the only folder inside it that does."""
     if source.is_file():
-        raise DataError(f"{source} is a file; unpack it by `heroes data get imagenet100`, or give a folder with train and val")
+        raise DataError(
+            f"{source} is a file; unpack it by `heroes data get imagenet100`, or give a folder with train and val"
+        )
     for folder in (source, *sorted(p for p in source.iterdir() if p.is_dir())):
         if (folder / "train").is_dir() and (folder / "val").is_dir():
             return folder
@@ -75,7 +77,9 @@ def image_files(split: Path, classes: Sequence[str]) -> ImageFiles:
         paths += found
         labels += [label] * len(found)
     if not paths:
-        raise DataError(f"{split} has no images of the {len(classes)} classes; it must have a folder of images for every class")
+        raise DataError(
+            f"{split} has no images of the {len(classes)} classes; it must have a folder of images for every class"
+        )
     return ImageFiles(tuple(paths), tuple(labels))
 
 
@@ -90,7 +94,9 @@ def _split(
 
 
 def _key(split: Path, files: ImageFiles, size: int) -> str:
-    """Names a cache after where the images lie, which they are and how large they become: other files, another cache."""
+    """Names a cache after where the images lie, which they are and how large they become: other files,
+    another cache.
+    """
     digest = hashlib.sha256(f"{split.resolve()}\0{size}".encode())
     for path, label in zip(files.paths, files.labels, strict=True):
         digest.update(f"\0{path.relative_to(split)}\0{label}\0{path.stat().st_size}".encode())

@@ -21,7 +21,9 @@ _NORMAL = ImageTransform(mean=(0.1307,), std=(0.3081,))
 
 
 def load(options: DataOptions) -> Dataset:
-    """MNIST: 70,000 handwritten digits of 28x28; natural split by writer, with a file that says who wrote which."""
+    """MNIST: 70,000 handwritten digits of 28x28; natural split by writer, with a file that says who wrote
+    which.
+    """
     folder = idx.folder_of(options.root("mnist"))
     train, test = (idx.examples(folder, split, 10, _NORMAL) for split in ("train", "t10k"))
     beside = folder / WRITERS
@@ -40,17 +42,25 @@ def read_writers(path: Path, count: int) -> Integers:
         with zipfile.ZipFile(path) as archive, archive.open(f"{_KEY}.npy") as file:
             return _numbers(file, count)
     except Exception as error:  # a broken file can break zipfile and numpy in any way
-        raise DataError(f"{path} gives no writers: it must be an .npz file with an array {_KEY!r} ({error})") from error
+        raise DataError(
+            f"{path} gives no writers: it must be an .npz file with an array {_KEY!r} ({error})"
+        ) from error
 
 
 def _numbers(file: IO[bytes], count: int) -> Integers:
-    """So many whole numbers in numpy's format. What they are is checked before they are read: a small file can claim anything."""
+    """So many whole numbers in numpy's format. What they are is checked before they are read: a small file
+    can claim anything.
+    """
     version = np.lib.format.read_magic(file)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read_header = (
+        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a header that numpy wonders about is none of numpy's own
         shape, _, kind = read_header(file)
     if kind.kind not in "iu" or shape != (count,):
-        raise ValueError(f"it has shape {shape} of {kind}; it must have one whole number for each of {count} digits")
+        raise ValueError(
+            f"it has shape {shape} of {kind}; it must have one whole number for each of {count} digits"
+        )
     raw = file.read(count * kind.itemsize)
     return np.frombuffer(raw, kind, count).astype(np.int64)

@@ -1,7 +1,8 @@
-"""How examples are dealt out over clients. Every partition gives each client at least one example, and none to two.
+"""How examples are dealt out over clients. Every partition gives each client at least one example, and none
+to two.
 
-`iid` and `dirichlet` use every example, `natural` all of every owner it keeps; `gamma`, `by_device` and `missing` keep their
-proportions and leave out what does not fit.
+`iid` and `dirichlet` use every example, `natural` all of every owner it keeps; `gamma`, `by_device` and
+`missing` keep their proportions and leave out what does not fit.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 
 def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """`level` percent of a client's examples from one class (client n's is n mod C), the rest evenly from the others."""
+    """`level` percent of a client's examples from one class (client n's is n mod C), the rest evenly from the
+    others.
+    """
     return _with_main_class(request, main_in_turn(request), rng, "gamma")
 
 
@@ -51,12 +54,15 @@ def main_in_turn(request: SplitRequest) -> Integers:
 
 
 def by_device(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """As gamma, but the main class follows the device class: weak devices hold some classes, strong ones others."""
+    """As gamma, but the main class follows the device class: weak devices hold some classes, strong ones
+    others.
+    """
     return _with_main_class(request, main_by_device(request), rng, "by_device")
 
 
 def main_by_device(request: SplitRequest) -> Integers:
-    """The main class of every client: classes in order over the devices in order, each device's in turn over its clients.
+    """The main class of every client: classes in order over the devices in order, each device's in turn over
+    its clients.
 
     >>> main_by_device(SplitRequest(np.arange(4), 5, device_of=np.array([0, 1, 0, 1, 0]))).tolist()
     [0, 2, 1, 3, 0]
@@ -64,7 +70,9 @@ def main_by_device(request: SplitRequest) -> Integers:
     if request.device_of is None:
         raise DataError("partition 'by_device' needs the device class of every client, and none was given")
     if len(request.device_of) != request.clients:
-        raise DataError(f"device_of names the device class of {len(request.device_of)} clients, but there are {request.clients}")
+        raise DataError(
+            f"device_of names the device class of {len(request.device_of)} clients, but there are {request.clients}"
+        )
     devices, device = np.unique(request.device_of, return_inverse=True)
     classes = len(np.unique(request.labels))
     holder = np.arange(classes) * len(devices) // classes
@@ -101,7 +109,9 @@ def percentage(request: SplitRequest, name: str) -> float:
 
 
 def main_class_counts(main: Integers, turn: Integers, classes: int, size: int, level: float) -> Integers:
-    """How many examples of each class every client gets: (clients, classes). What is left over goes to classes in turn."""
+    """How many examples of each class every client gets: (clients, classes). What is left over goes to
+    classes in turn.
+    """
     if classes == 1:
         return np.full((len(main), 1), size, dtype=np.int64)
     of_main = round(level / 100 * size)
@@ -136,7 +146,9 @@ def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
             f"partition 'missing' at {level} needs one example of every class for each of up to {holders.max()} clients that "
             f"have it, but there are {supply.min()} of some; use fewer clients"
         )
-    turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(holders, 1)  # what is left over: one more for the first
+    turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(
+        holders, 1
+    )  # what is left over: one more for the first
     return _deal(request.labels, np.where(has, each + (turn < supply - each * holders), 0), rng)
 
 
@@ -151,7 +163,9 @@ def classes_lacking(request: SplitRequest, classes: int) -> int:
 
 
 def _dealt_evenly(clients: int, classes: int, level: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Which classes each client lacks (clients, classes): dealt from shuffled decks, so that all are lacked equally often."""
+    """Which classes each client lacks (clients, classes): dealt from shuffled decks, so that all are lacked
+    equally often.
+    """
     lacks = np.zeros((clients, classes), dtype=bool)
     deck: list[int] = []
     for client in range(clients):
@@ -170,16 +184,23 @@ def _deal(labels: npt.NDArray[np.integer[Any]], demand: Integers, rng: np.random
     pools = [rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
     cuts = np.concatenate([np.zeros((1, len(pools)), dtype=np.int64), demand.cumsum(axis=0)])
     return Shares.of(
-        [np.concatenate([pool[cuts[n, c] : cuts[n + 1, c]] for c, pool in enumerate(pools)]) for n in range(len(demand))]
+        [
+            np.concatenate([pool[cuts[n, c] : cuts[n + 1, c]] for c, pool in enumerate(pools)])
+            for n in range(len(demand))
+        ]
     )
 
 
 def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """A client is whoever made the examples: a role, a writer. With fewer clients than owners, owners are drawn."""
+    """A client is whoever made the examples: a role, a writer. With fewer clients than owners, owners are
+    drawn.
+    """
     if request.owners is None:
         raise DataError("partition 'natural' needs to know who made each example, and this data does not say")
     if len(request.owners) != len(request.labels):
-        raise DataError(f"there are {len(request.labels)} examples but {len(request.owners)} owners; each example needs one")
+        raise DataError(
+            f"there are {len(request.labels)} examples but {len(request.owners)} owners; each example needs one"
+        )
     names, owner, sizes = np.unique(request.owners, return_inverse=True, return_counts=True)
     if request.clients > len(names):
         raise DataError(
@@ -192,7 +213,9 @@ def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 
 def dirichlet(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Each class is spread over the clients in proportions drawn from Dirichlet(level); small levels are less even."""
+    """Each class is spread over the clients in proportions drawn from Dirichlet(level); small levels are less
+    even.
+    """
     labels, clients, level = request.labels, request.clients, concentration(request)
     owner = np.empty(len(labels), dtype=np.int64)
     for c in np.unique(labels):

@@ -1,7 +1,9 @@
-"""Shakespeare's complete works (Project Gutenberg #100 of 1994) taken apart into speaking roles, as LEAF does it.
+"""Shakespeare's complete works (Project Gutenberg #100 of 1994) taken apart into speaking roles, as LEAF does
+it.
 
-A play begins at the line "by William Shakespeare", with its title some lines above. Two blanks and `NAME. text` begin a speech,
-four blanks go on with it. One play is not indented. The sonnets come first and are left out, as is a play with one speaker.
+A play begins at the line "by William Shakespeare", with its title some lines above. Two blanks and `NAME.
+text` begin a speech, four blanks go on with it. One play is not indented. The sonnets come first and are left
+out, as is a play with one speaker.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from dataclasses import dataclass
 
 BYLINE = "by William Shakespeare"
 _FLAT = "THE COMEDY OF ERRORS"  # the play without indentation
-_SPEECH, _FLAT_SPEECH = re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (.*)"), re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (.*)")
+_SPEECH, _FLAT_SPEECH = (
+    re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (.*)"),
+    re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (.*)"),
+)
 _MORE = "    "
 _FEWEST_LINES = 3
 _TITLE_ABOVE = range(2, 8)  # how many lines above the byline its title may stand

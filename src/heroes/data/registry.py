@@ -18,7 +18,9 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class PublicData:
-    """A data set: what it is, the files to download (none where it has no public address), and what to do by hand."""
+    """A data set: what it is, the files to download (none where it has no public address), and what to do by
+    hand.
+    """
 
     title: str
     files: tuple[PublicFile, ...] = ()
@@ -26,9 +28,15 @@ class PublicData:
 
 
 def _idx_files(bases: tuple[str, ...], sums: tuple[str, str, str, str]) -> tuple[PublicFile, ...]:
-    names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+    names = (
+        "train-images-idx3-ubyte",
+        "train-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte",
+        "t10k-labels-idx1-ubyte",
+    )
     return tuple(
-        PublicFile(f"{name}.gz", tuple(f"{base}{name}.gz" for base in bases), md5) for name, md5 in zip(names, sums, strict=True)
+        PublicFile(f"{name}.gz", tuple(f"{base}{name}.gz" for base in bases), md5)
+        for name, md5 in zip(names, sums, strict=True)
     )
 
 
@@ -46,7 +54,10 @@ REGISTRY: dict[str, PublicData] = {
     "mnist": PublicData(
         "MNIST, 12 MB",
         _idx_files(
-            ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+            (
+                "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            ),
             (
                 "f68b3c2dcbeaaa9fbdd348bbdeb94873",
                 "d53e105ee54ea40749a09fcbcd1e9432",

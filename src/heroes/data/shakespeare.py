@@ -1,6 +1,7 @@
 """LEAF's Shakespeare: 80 characters in, the next one out; a client is a speaking role.
 
-The text is kept once, as bytes; an example is a position in it, and its window of 80 characters is cut out on the fly.
+The text is kept once, as bytes; an example is a position in it, and its window of 80 characters is cut out on
+the fly.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from heroes.errors import DataError
 
 VOCABULARY = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80
-_PLACES = np.array([VOCABULARY.index(chr(c) if chr(c) in VOCABULARY else " ") for c in range(128)], dtype=np.uint8)
+_PLACES = np.array(
+    [VOCABULARY.index(chr(c) if chr(c) in VOCABULARY else " ") for c in range(128)], dtype=np.uint8
+)
 _TEST_SHARE = 10  # one window in ten
 _LARGEST = 100_000_000  # characters of text; the complete works have 5.5 million
 
@@ -45,12 +48,26 @@ def load(options: DataOptions) -> Dataset:
     text = torch.from_numpy(np.concatenate(codes))
     begins = np.concatenate([[0], np.cumsum([len(code) for code in codes])])[:-1]
     splits = [split(window_count(role)) for role in chosen]
-    train = [np.arange(begin, begin + trained, dtype=np.int32) for begin, (trained, _, _) in zip(begins, splits, strict=True)]
-    test = [np.arange(begin + first, begin + end, dtype=np.int32) for begin, (_, first, end) in zip(begins, splits, strict=True)]
+    train = [
+        np.arange(begin, begin + trained, dtype=np.int32)
+        for begin, (trained, _, _) in zip(begins, splits, strict=True)
+    ]
+    test = [
+        np.arange(begin + first, begin + end, dtype=np.int32)
+        for begin, (_, first, end) in zip(begins, splits, strict=True)
+    ]
     if not sum(map(len, test)):
-        raise DataError("the roles kept are too short to test on; raise the minimum of windows or keep more roles")
+        raise DataError(
+            "the roles kept are too short to test on; raise the minimum of windows or keep more roles"
+        )
     owners = np.repeat(np.arange(len(chosen)), [len(part) for part in train])
-    return Dataset(_examples(text, train), _examples(text, test), owners, tuple(VOCABULARY), tuple(role.name for role in chosen))
+    return Dataset(
+        _examples(text, train),
+        _examples(text, test),
+        owners,
+        tuple(VOCABULARY),
+        tuple(role.name for role in chosen),
+    )
 
 
 def window_count(role: Role) -> int:
@@ -59,9 +76,11 @@ def window_count(role: Role) -> int:
 
 
 def split(windows: int) -> tuple[int, int, int]:
-    """The first nine tenths for training, windows `0 .. a`; then a gap; then `b .. c` for testing, as (a, b, c).
+    """The first nine tenths for training, windows `0 .. a`; then a gap; then `b .. c` for testing, as (a, b,
+    c).
 
-    The gap is 79 windows: no character that a training window shows is in a test window, and none to be guessed was seen.
+    The gap is 79 windows: no character that a training window shows is in a test window, and none to be
+    guessed was seen.
 
     >>> split(1000)
     (900, 979, 1000)
@@ -82,7 +101,9 @@ def _choose(every: list[Role], options: DataOptions) -> list[Role]:
     least = max(1, options.minimum_windows)
     able = [role for role in every if window_count(role) >= least]
     if not able:
-        raise DataError(f"no role of the {len(every)} in the text has {least} windows of {WINDOW} characters or more")
+        raise DataError(
+            f"no role of the {len(every)} in the text has {least} windows of {WINDOW} characters or more"
+        )
     if options.roles is None:
         return able
     if not 1 <= options.roles <= len(able):

@@ -27,8 +27,9 @@ def share_out(
 ) -> Shares | DrawnShares:
     """Share the examples out by the named partition.
 
-    `level` is its non-IID level: the percentage of gamma and by_device, dirichlet's alpha, the number of classes missing. With
-    `examples_per_client` every client draws that many from all examples, and there may be more clients than examples.
+    `level` is its non-IID level: the percentage of gamma and by_device, dirichlet's alpha, the number of
+    classes missing. With `examples_per_client` every client draws that many from all examples, and there may
+    be more clients than examples.
     """
     if name not in PARTITIONS:
         raise DataError(f"unknown partition {name!r}: {did_you_mean(name, PARTITIONS)}")

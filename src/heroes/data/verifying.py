@@ -38,16 +38,23 @@ class Verdict:
 
 
 def verify(
-    name: str, directory: str | Path | None = None, source: str | Path | None = None, progress: Progress | None = None
+    name: str,
+    directory: str | Path | None = None,
+    source: str | Path | None = None,
+    progress: Progress | None = None,
 ) -> Verdict:
     """Load the named data set, all of it, and compare its content with the official one where that is known."""
     public_data(name)
-    options = DataOptions(directory=data_directory(directory), source=Path(source) if source else None, progress=progress)
+    options = DataOptions(
+        directory=data_directory(directory), source=Path(source) if source else None, progress=progress
+    )
     path = options.source or data_directory(directory) / name
     if not path.exists():
         return Verdict(name, path, "missing", f"nothing at {path}")
     try:
-        return _images(path, progress) if name == "imagenet100" else _contents(name, path, load(name, options))
+        return (
+            _images(path, progress) if name == "imagenet100" else _contents(name, path, load(name, options))
+        )
     except DataError as error:
         return Verdict(name, path, "broken", str(error))
 
@@ -55,7 +62,9 @@ def verify(
 def _contents(name: str, path: Path, dataset: Dataset) -> Verdict:
     counts = f"{len(dataset.train):,} training and {len(dataset.test):,} test examples"
     if content_of(dataset) != CONTENTS[name]:
-        return Verdict(name, path, "other", f"{counts}; it can be used, but its content is not the official one")
+        return Verdict(
+            name, path, "other", f"{counts}; it can be used, but its content is not the official one"
+        )
     return Verdict(name, path, "ok", f"{counts}, the official content")
 
 
@@ -63,11 +72,18 @@ def _images(path: Path, progress: Progress | None) -> Verdict:
     """There are many ImageNet-100s: what can be checked is that every image can be read."""
     root = imagenet100.find_root(path)
     classes = imagenet100.choose_classes(root / "train", ())
-    files = [file for split in ("train", "val") for file in imagenet100.image_files(root / split, classes).paths]
+    files = [
+        file for split in ("train", "val") for file in imagenet100.image_files(root / split, classes).paths
+    ]
     broken = unreadable(files, progress)
     counts = f"{len(files):,} images in {len(classes)} classes"
     if broken:
-        return Verdict("imagenet100", path, "broken", f"{counts}, of which {len(broken)} cannot be read: {'; '.join(broken[:5])}")
+        return Verdict(
+            "imagenet100",
+            path,
+            "broken",
+            f"{counts}, of which {len(broken)} cannot be read: {'; '.join(broken[:5])}",
+        )
     return Verdict("imagenet100", path, "ok", counts)
 
 

@@ -1,4 +1,6 @@
-"""Clocks. Virtual time is computed from FLOPs, bytes and the fleet's draws, never read off the wall, so a run repeats exactly."""
+"""Clocks. Virtual time is computed from FLOPs, bytes and the fleet's draws, never read off the wall, so a run
+repeats exactly.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ def closing_time(plan: Sequence[Assignment], deadline: float | None, factor: flo
 class VirtualClock:
     """A round lasts until the updates wanted are in, until nobody else can come, or until its deadline.
 
-    `deadline` is in seconds, `deadline_factor` a multiple of the planned length of the round: when its slowest client would be
-    done if nothing went wrong. In virtual time it is known beforehand who will not be in, so nobody trains in vain.
+    `deadline` is in seconds, `deadline_factor` a multiple of the planned length of the round: when its
+    slowest client would be done if nothing went wrong. In virtual time it is known beforehand who will not be
+    in, so nobody trains in vain.
     """
 
     faults: Faults | None = None
@@ -45,13 +48,17 @@ class VirtualClock:
         kinds = [self.faults.draw(a) if self.faults else None for a in plan]
         heard = np.array([self.faults.heard(a) if self.faults else a.seconds for a in plan])
         limit = closing_time(plan, self.deadline, self.deadline_factor)
-        arriving = [n for n in np.argsort(heard, kind="stable").tolist() if kinds[n] not in GONE and heard[n] <= limit]
+        arriving = [
+            n for n in np.argsort(heard, kind="stable").tolist() if kinds[n] not in GONE and heard[n] <= limit
+        ]
         if len(arriving) >= wanted:
             duration = float(heard[arriving[wanted - 1]])
         else:
             duration = min(limit, float(heard.max()))
         kept = set(arriving[:wanted])
-        lost = [self._lost(a, kinds[n], heard[n], duration, limit) for n, a in enumerate(plan) if n not in kept]
+        lost = [
+            self._lost(a, kinds[n], heard[n], duration, limit) for n, a in enumerate(plan) if n not in kept
+        ]
         return Timing(duration, np.minimum(heard, duration)), tuple(lost)
 
     @staticmethod

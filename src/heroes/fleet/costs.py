@@ -33,7 +33,8 @@ class Costs:
 def step_flops(module: nn.Module, inputs: Tensor, targets: Tensor) -> int:
     """FLOPs of one local step, forward and backward, of this module on this batch.
 
-    Torch's counter does not see into fused kernels (LSTM, attention): they are run in their plain form while it counts.
+    Torch's counter does not see into fused kernels (LSTM, attention): they are run in their plain form while
+    it counts.
     """
     return flops_by_module(module, inputs, targets)[""]
 
@@ -45,7 +46,9 @@ def flops_by_module(module: nn.Module, inputs: Tensor, targets: Tensor) -> dict[
         F.cross_entropy(module(inputs), targets).backward()
     module.zero_grad(set_to_none=True)
     root = f"{type(module).__name__}."
-    inside = {name.removeprefix(root): flops for name, flops in counter.flops.items() if name.startswith(root)}
+    inside = {
+        name.removeprefix(root): flops for name, flops in counter.flops.items() if name.startswith(root)
+    }
     return {"": counter.flops["Global"], **inside}
 
 
@@ -93,9 +96,11 @@ def _plain_kernels() -> Iterator[None]:
 def _convolution_backward(
     gradient: list[int], x: list[int], weight: list[int], *settings: Any, out_shape: Any = None, **_: Any
 ) -> int:
-    """The gradients of a convolution cost as much as its forward each; torch's own formula ignores that groups share the work.
+    """The gradients of a convolution cost as much as its forward each; torch's own formula ignores that
+    groups share the work.
 
-    Shapes in; `settings` are bias, stride, padding, dilation, transposed, output padding, groups and which gradients are wanted.
+    Shapes in; `settings` are bias, stride, padding, dilation, transposed, output padding, groups and which
+    gradients are wanted.
     """
     transposed, (to_input, to_weight, _bias) = settings[4], settings[7]
     positions = math.prod((x if transposed else gradient)[2:])

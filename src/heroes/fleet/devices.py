@@ -1,4 +1,6 @@
-"""Devices and links. A fleet is a few arrays, whatever the number of clients; a round's draws come from seed and round."""
+"""Devices and links. A fleet is a few arrays, whatever the number of clients; a round's draws come from seed
+and round.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Device:
-    """A class of device: its sustained training speed, how many clients have it relative to the others, and its own links."""
+    """A class of device: its sustained training speed, how many clients have it relative to the others, and
+    its own links.
+    """
 
     name: str
     flops: float  # per second
@@ -38,8 +42,9 @@ class Device:
 class FleetKind:
     """A named kind of fleet.
 
-    Link speeds in Mb/s are drawn anew for every client and round: evenly from a range, or from measured pairs. With `speeds`
-    (quantiles of FLOP/s) every client has a speed of its own, and `devices` only names the parts of that distribution.
+    Link speeds in Mb/s are drawn anew for every client and round: evenly from a range, or from measured
+    pairs. With `speeds` (quantiles of FLOP/s) every client has a speed of its own, and `devices` only names
+    the parts of that distribution.
     """
 
     summary: str
@@ -52,7 +57,9 @@ class FleetKind:
 
 
 def _four(names: tuple[str, str, str, str], unit: float) -> tuple[Device, ...]:
-    return tuple(Device(name, factor * unit) for name, factor in zip(names, (1.0, 2.0, 3.0, 4.0), strict=True))
+    return tuple(
+        Device(name, factor * unit) for name, factor in zip(names, (1.0, 2.0, 3.0, 4.0), strict=True)
+    )
 
 
 _PAPER = _four(("TX2", "Xavier NX", "laptop", "AGX Xavier"), 10e9)
@@ -63,13 +70,17 @@ _PHONES = tuple(
 )
 
 FLEETS: dict[str, FleetKind] = {
-    "paper": FleetKind("the paper's devices, 10 to 40 GFLOP/s in training, a quarter of the clients each", _PAPER),
+    "paper": FleetKind(
+        "the paper's devices, 10 to 40 GFLOP/s in training, a quarter of the clients each", _PAPER
+    ),
     "boards": FleetKind(
         "the same fourfold spread at 1/100 of the speed: small boards, for models as small as the digits one",
         _four(("board-1", "board-2", "board-3", "board-4"), 0.1e9),
     ),
     "mlab": FleetKind(
-        "the paper's devices on links measured by M-Lab: uploads from 0.1 to 260 Mb/s", _PAPER, measured_links=True
+        "the paper's devices on links measured by M-Lab: uploads from 0.1 to 260 Mb/s",
+        _PAPER,
+        measured_links=True,
     ),
     "phones": FleetKind(
         "phones as fast as AI-Benchmark found 333 of them, on links measured by M-Lab",
@@ -78,7 +89,11 @@ FLEETS: dict[str, FleetKind] = {
         speeds=tuple(_MEDIAN_PHONE * speed for speed in measured.PHONE_SPEED),
     ),
     "equal": FleetKind(
-        "one kind of device on one kind of link: no heterogeneity", (Device("laptop", 30e9),), (3.0, 3.0), (15.0, 15.0), 0.0
+        "one kind of device on one kind of link: no heterogeneity",
+        (Device("laptop", 30e9),),
+        (3.0, 3.0),
+        (15.0, 15.0),
+        0.0,
     ),
 }
 
@@ -90,7 +105,9 @@ class Fleet:
         self.kind = kind
         self.seed = seed
         self.device_of = _deal(
-            np.array([device.share for device in kind.devices]), clients, seeds.stream(seed, "fleet", "devices")
+            np.array([device.share for device in kind.devices]),
+            clients,
+            seeds.stream(seed, "fleet", "devices"),
         )
         self.flops = np.array([device.flops for device in kind.devices])
         self._place = None  # of every client within its part of the distribution of speeds
@@ -137,7 +154,9 @@ class Fleet:
             return rng.uniform(*self._upload[:, classes]), rng.uniform(*self._download[:, classes])
         down, other = rng.normal(size=(2, len(classes)))
         up = measured.LINK_CORRELATION * down + np.sqrt(1 - measured.LINK_CORRELATION**2) * other
-        return quantile(measured.UPLOAD_MBPS, _normal_cdf(up)), quantile(measured.DOWNLOAD_MBPS, _normal_cdf(down))
+        return quantile(measured.UPLOAD_MBPS, _normal_cdf(up)), quantile(
+            measured.DOWNLOAD_MBPS, _normal_cdf(down)
+        )
 
 
 def quantile(table: tuple[float, ...], where: Floats) -> Floats:
@@ -150,14 +169,18 @@ def _normal_cdf(values: Floats) -> Floats:
 
 
 def read_fleet(path: Path) -> FleetKind:
-    """A fleet from a CSV file with the columns device, gflops and, as wanted, share, upload_mbps, download_mbps."""
+    """A fleet from a CSV file with the columns device, gflops and, as wanted, share, upload_mbps,
+    download_mbps.
+    """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read the fleet {str(path)!r}: {error}") from None
     if len(rows) > _MOST_DEVICES:
-        raise ConfigError(f"the fleet {str(path)!r} has {len(rows)} devices; at most {_MOST_DEVICES} are possible")
+        raise ConfigError(
+            f"the fleet {str(path)!r} has {len(rows)} devices; at most {_MOST_DEVICES} are possible"
+        )
     if not rows or not {"device", "gflops"} <= rows[0].keys():
         raise ConfigError(f"the fleet {str(path)!r} needs rows and at least the columns device and gflops")
     return FleetKind(f"from {path.name}", tuple(_device(path, line, row) for line, row in enumerate(rows, 2)))
@@ -180,7 +203,10 @@ def _device(path: Path, line: int, row: Mapping[str, str | None]) -> Device:
     gflops = number("gflops")
     if gflops is None:
         raise ConfigError(f"line {line} of the fleet {str(path)!r} has no gflops")
-    links = [None if (speed := number(column)) is None else (speed, speed) for column in ("upload_mbps", "download_mbps")]
+    links = [
+        None if (speed := number(column)) is None else (speed, speed)
+        for column in ("upload_mbps", "download_mbps")
+    ]
     return Device(row["device"] or f"device-{line - 1}", gflops * 1e9, number("share") or 1.0, *links)
 
 

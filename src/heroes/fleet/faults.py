@@ -45,7 +45,9 @@ class Faults:
         rates = np.cumsum([getattr(self, kind) for kind in KINDS])
         if not rates[-1]:
             return None
-        chance = seeds.stream(self.seed, "faults", assignment.round, assignment.attempt, assignment.client).random()
+        chance = seeds.stream(
+            self.seed, "faults", assignment.round, assignment.attempt, assignment.client
+        ).random()
         kind = int(np.searchsorted(rates, chance, side="right"))
         return KINDS[kind] if kind < len(KINDS) else None
 

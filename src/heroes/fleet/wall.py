@@ -16,12 +16,16 @@ from heroes.messages import Assignment, Cohort, Floats, Integers, Lost
 
 UNKNOWN = "unknown"  # the device of a client that was never measured
 _WEIGHT = 0.5  # of the newest measurement in the running mean
-_PRIOR = 0.1  # how far bytes must have differed, as a share of them, for what a byte takes to be believed by half
+_PRIOR = (
+    0.1  # how far bytes must have differed, as a share of them, for what a byte takes to be believed by half
+)
 _LEAST = 1e-3  # seconds; a shorter time cannot be told from none
 
 
 class WallClock:
-    """Real seconds from when a plan is carried out. Whoever hears of clients says so; it says when a round is over."""
+    """Real seconds from when a plan is carried out. Whoever hears of clients says so; it says when a round is
+    over.
+    """
 
     def __init__(self, deadline: float | None = None, deadline_factor: float | None = None) -> None:
         self.deadline = deadline
@@ -44,12 +48,16 @@ class WallClock:
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         """The round begins. Nobody can know who will not be in."""
         self._begun, self._wanted, self._heard, self._spent = time.monotonic(), wanted, {}, {}
-        guessed = any(assignment.device == UNKNOWN for assignment in plan)  # then the planned length means little
+        guessed = any(
+            assignment.device == UNKNOWN for assignment in plan
+        )  # then the planned length means little
         self._limit = closing_time(plan, self.deadline, None if guessed else self.deadline_factor)
         return ()
 
     def hear(self, client: int, spent: tuple[float, float] | None = None) -> None:
-        """The answer of this client is in; it may be known how long it computed and how long things travelled."""
+        """The answer of this client is in; it may be known how long it computed and how long things
+        travelled.
+        """
         self._heard[client] = self.now
         if spent is not None:
             self._spent[client] = spent
@@ -58,23 +66,33 @@ class WallClock:
         """Why this client is no longer waited for, if the round is over."""
         if len(self._heard) >= self._wanted:
             return Lost(client, "not needed: enough others were in before", "surplus")
-        return Lost(client, f"not in after {self._limit:.2f} seconds", "late") if self.now > self._limit else None
+        return (
+            Lost(client, f"not in after {self._limit:.2f} seconds", "late")
+            if self.now > self._limit
+            else None
+        )
 
     def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
         duration = self.now
-        return Timing(duration, np.array([self._heard.get(a.client, duration) for a in plan]), dict(self._spent))
+        return Timing(
+            duration, np.array([self._heard.get(a.client, duration) for a in plan]), dict(self._spent)
+        )
 
 
 class MeasuredFleet:
-    """Clients as they were measured, in running means; for one that was not yet, what the others are like, else a guess.
+    """Clients as they were measured, in running means; for one that was not yet, what the others are like,
+    else a guess.
 
-    Of a client its speed is known, and what a round takes it besides training: so much whatever travels, and so much for every
-    byte. How much is which shows when a client gets other widths; until then, and long after, all of it is taken to be fixed.
+    Of a client its speed is known, and what a round takes it besides training: so much whatever travels, and
+    so much for every byte. How much is which shows when a client gets other widths; until then, and long
+    after, all of it is taken to be fixed.
     """
 
     def __init__(self, guess: Fleet) -> None:
         self.guess = guess
-        self._kept = np.full((len(guess), 5), np.nan)  # FLOP/s; seconds besides; bytes; their variance; their covariance
+        self._kept = np.full(
+            (len(guess), 5), np.nan
+        )  # FLOP/s; seconds besides; bytes; their variance; their covariance
 
     def __len__(self) -> int:
         return len(self.guess)
@@ -83,8 +101,8 @@ class MeasuredFleet:
     def fastest(self) -> float:
         """FLOP/s of the fastest client that is known, or of the fastest device guessed at.
 
-        A client says itself how fast it is. Where there are others to compare it with, it counts for no more than twice the next
-        one: a single boast must not make all others narrow.
+        A client says itself how fast it is. Where there are others to compare it with, it counts for no more
+        than twice the next one: a single boast must not make all others narrow.
         """
         known = np.sort(self._kept[~np.isnan(self._kept[:, 0]), 0])
         if not len(known):
@@ -92,7 +110,9 @@ class MeasuredFleet:
         return float(known[-1] if len(known) < 3 else min(known[-1], 2 * known[-2]))
 
     def note(self, client: int, flops: float, training: float, moved: int, besides: float) -> None:
-        """A client did so many FLOPs in so many seconds, and a round with so many bytes took it so many seconds besides."""
+        """A client did so many FLOPs in so many seconds, and a round with so many bytes took it so many
+        seconds besides.
+        """
         speed = flops / max(training, _LEAST)
         if np.isnan(self._kept[client, 0]):
             self._kept[client] = speed, besides, moved, 0.0, 0.0
@@ -112,7 +132,9 @@ class MeasuredFleet:
     def restore(self, known: Mapping[int, tuple[float, ...]]) -> None:
         """Go on with what was known."""
         if any(client >= len(self) for client in known):
-            raise RunFolderError(f"the checkpoint knows client {max(known)}, but there are only {len(self)}, from 0 on")
+            raise RunFolderError(
+                f"the checkpoint knows client {max(known)}, but there are only {len(self)}, from 0 on"
+            )
         self._kept[:] = np.nan
         for client, values in known.items():
             self._kept[client] = values

@@ -1,8 +1,9 @@
 """A model family: `build(width) -> nn.Module`, read by its shapes.
 
-Building at two widths and comparing shapes tells which axes scale. Three kinds of parameter follow: *composed* (inputs and
-outputs scale), *grouped* (one axis scales) and *shared* (none). The family knows the global tensors, where a selection lies in
-them, and how to make a dense or a composed module of any width. Nothing is declared by name.
+Building at two widths and comparing shapes tells which axes scale. Three kinds of parameter follow:
+*composed* (inputs and outputs scale), *grouped* (one axis scales) and *shared* (none). The family knows the
+global tensors, where a selection lies in them, and how to make a dense or a composed module of any width.
+Nothing is declared by name.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from heroes.composition.compose import Layout, compose, decompose, empty_factors, initial_factors
 from heroes.errors import ModelError
 from heroes.messages import Selection
 from heroes.models import layers
-from heroes.submodels import Cut, Slice
+from heroes.slices.compose import Layout, compose, decompose, empty_factors, initial_factors
+from heroes.slices.cuts import Cut, Slice
 
 Build = Callable[[int], nn.Module]
 COMPOSED, GROUPED, SHARED = "composed", "grouped", "shared"
@@ -66,7 +67,9 @@ class Parameter:
 
 
 class LocalModel:
-    """A module and the names of its tensors; what a client trains. In the module a tensor may have another shape."""
+    """A module and the names of its tensors; what a client trains. In the module a tensor may have another
+    shape.
+    """
 
     def __init__(
         self,
@@ -149,7 +152,9 @@ class Family:
         for p in self.parameters:
             if p.layout is not None:
                 frozen = not parameters.pop(p.name).requires_grad
-                factors = [nn.Parameter(zeros, not frozen) for zeros in empty_factors(p.layout, p.rank, width)]
+                factors = [
+                    nn.Parameter(zeros, not frozen) for zeros in empty_factors(p.layout, p.rank, width)
+                ]
                 parameters[p.basis], parameters[p.coefficient] = factors
                 module = _swap(module, p, p.layout, *factors)
         bases = [parameters[p.basis] for p in self.parameters if p.layout]
@@ -168,11 +173,15 @@ class Family:
         return shapes
 
     def plain_weights(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The plain module's parameters: composed from the tensors of any width, or the tensors themselves if they are plain."""
+        """The plain module's parameters: composed from the tensors of any width, or the tensors themselves if
+        they are plain.
+        """
         if not any(p.layout is not None and p.basis in tensors for p in self.parameters):
             return tensors
         return {
-            p.name: compose(tensors[p.basis], tensors[p.coefficient], p.layout) if p.layout else tensors[p.name]
+            p.name: compose(tensors[p.basis], tensors[p.coefficient], p.layout)
+            if p.layout
+            else tensors[p.name]
             for p in self.parameters
         }
 
@@ -193,12 +202,18 @@ class Family:
 
     @property
     def classifier(self) -> tuple[str, ...]:
-        """Weight and bias of the output layer: the last weight whose inputs alone grow with the width, and its neighbours."""
+        """Weight and bias of the output layer: the last weight whose inputs alone grow with the width, and
+        its neighbours.
+        """
         outputs = [p for p in self.parameters if p.kind == GROUPED and p.axis == 1]
         if not outputs:
             return ()
         home, rows = outputs[-1].sites[-1][0], outputs[-1].shape[0]
-        return tuple(p.name for p in self.parameters if p.shape[:1] == (rows,) and home in {path for path, _ in p.sites})
+        return tuple(
+            p.name
+            for p in self.parameters
+            if p.shape[:1] == (rows,) and home in {path for path, _ in p.sites}
+        )
 
     def initial_weights(self, seed: int) -> dict[str, Tensor]:
         """The plain weights of the full-width module before the first round."""
@@ -214,7 +229,10 @@ class Family:
         return {
             p.name: Slice(
                 p.name,
-                tuple((axis, group_indices(p.shape[axis], parts, groups, self.max_width)) for axis, parts in p.scaled_axes),
+                tuple(
+                    (axis, group_indices(p.shape[axis], parts, groups, self.max_width))
+                    for axis, parts in p.scaled_axes
+                ),
             )
             for p in self.parameters
         }
@@ -236,7 +254,8 @@ class Family:
 
 
 def group_indices(size: int, parts: int, groups: tuple[int, ...], max_width: int) -> Tensor:
-    """The indices of some channel groups along an axis that has `size` entries at width 1 and is stacked from `parts`.
+    """The indices of some channel groups along an axis that has `size` entries at width 1 and is stacked from
+    `parts`.
 
     >>> group_indices(2, 1, (0, 2), 3).tolist()
     [0, 1, 4, 5]
@@ -268,14 +287,18 @@ def _detect(build: Build, max_width: int, rank_ratio: float) -> tuple[Parameter,
     for width in widths[1:]:
         if shapes[width].keys() != shapes[1].keys():
             odd = sorted(shapes[width].keys() ^ shapes[1].keys())[0]
-            raise ModelError(f"parameter {odd!r} exists at width 1 or {width} but not at both; widths may differ in sizes only")
+            raise ModelError(
+                f"parameter {odd!r} exists at width 1 or {width} but not at both; widths may differ in sizes only"
+            )
     sites = _sites(modules[1])
     found = tuple(
         _classify(name, {w: shapes[w][name] for w in widths}, sites[name], modules[1], max_width, rank_ratio)
         for name in shapes[1]
     )
     if all(p.kind == SHARED for p in found):
-        raise ModelError("no parameter changes with the width; build(width) must make hidden layers `width` times as wide")
+        raise ModelError(
+            "no parameter changes with the width; build(width) must make hidden layers `width` times as wide"
+        )
     _refuse_what_cannot_be_cut(modules[1], modules[2], found)
     return found
 
@@ -332,7 +355,9 @@ def _scaled_axes(name: str, shapes: Mapping[int, tuple[int, ...]]) -> tuple[int,
     one = shapes[1]
     for width, shape in shapes.items():
         if len(shape) != len(one):
-            raise ModelError(f"parameter {name!r} has {len(one)} axes at width 1 and {len(shape)} at width {width}")
+            raise ModelError(
+                f"parameter {name!r} has {len(one)} axes at width 1 and {len(shape)} at width {width}"
+            )
     scaled = tuple(axis for axis, size in enumerate(one) if shapes[2][axis] != size)
     for width, shape in shapes.items():
         wanted = tuple(size * width if axis in scaled else size for axis, size in enumerate(one))
@@ -354,7 +379,9 @@ def _refuse_what_cannot_be_cut(one: nn.Module, two: nn.Module, parameters: tuple
                 f"buffer '{path}.running_mean' keeps running statistics, which cannot be averaged over different widths; "
                 "use nn.GroupNorm(width, channels), or track_running_stats=False"
             )
-        fixed_groups = isinstance(module, nn.modules.conv._ConvNd) and module.groups == getattr(wider, "groups", 1) > 1
+        fixed_groups = (
+            isinstance(module, nn.modules.conv._ConvNd) and module.groups == getattr(wider, "groups", 1) > 1
+        )
         if fixed_groups and (path, "weight") in scaled:
             raise ModelError(
                 f"parameter '{path}.weight' belongs to a convolution with {module.groups} groups at every width; "
@@ -369,15 +396,21 @@ def _refuse_what_cannot_be_cut(one: nn.Module, two: nn.Module, parameters: tuple
                 )
 
 
-def _swap(root: nn.Module, p: Parameter, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter) -> nn.Module:
-    """Put the factors in the place of a dense weight, wherever the module holds it; returns the root, which may be new."""
+def _swap(
+    root: nn.Module, p: Parameter, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter
+) -> nn.Module:
+    """Put the factors in the place of a dense weight, wherever the module holds it; returns the root, which
+    may be new.
+    """
     places = [(path, attribute, root.get_submodule(path)) for path, attribute in p.sites]
     fixed = {id(module) for path, _, module in places if path and layers.has_own_forward(_parent(root, path))}
     done: dict[tuple[int, str], nn.Module] = {}
     for path, attribute, module in places:
         key = id(module), attribute
         if key not in done:
-            done[key] = _composed_module(module, attribute, layout, basis, coefficient, id(module) not in fixed)
+            done[key] = _composed_module(
+                module, attribute, layout, basis, coefficient, id(module) not in fixed
+            )
         if path == "":
             root = done[key]
         else:
@@ -390,7 +423,12 @@ def _parent(root: nn.Module, path: str) -> nn.Module:
 
 
 def _composed_module(
-    module: nn.Module, attribute: str, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter, replaceable: bool
+    module: nn.Module,
+    attribute: str,
+    layout: Layout,
+    basis: nn.Parameter,
+    coefficient: nn.Parameter,
+    replaceable: bool,
 ) -> nn.Module:
     if type(module) is nn.Linear and replaceable:
         return layers.ComposedLinear(module, layout, basis, coefficient)

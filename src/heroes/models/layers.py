@@ -1,7 +1,7 @@
 """Layers whose weight is a basis times coefficient blocks, each beside the dense layer it equals.
 
-Convolutions and linear layers take one of several paths (see `paths`). Everything else (recurrent layers, attention, a user's own
-module) keeps its code and reads a weight that is composed whenever it is looked up.
+Convolutions and linear layers take one of several paths (see `paths`). Everything else (recurrent layers,
+attention, a user's own module) keeps its code and reads a weight that is composed whenever it is looked up.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from heroes.composition.compose import Layout, as_grid, compose
 from heroes.models.paths import COMPOSE, FACTORED, Work, quickest
+from heroes.slices.compose import Layout, as_grid, compose
 
 
 class _Factors(nn.Module):
-    """What the composed layers share: the factors, the weight, and the path, which is the quickest unless one is given."""
+    """What the composed layers share: the factors, the weight, and the path, which is the quickest unless one
+    is given.
+    """
 
-    def __init__(self, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter, path: str | None) -> None:
+    def __init__(
+        self, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter, path: str | None
+    ) -> None:
         super().__init__()
         self.layout = layout
         self.basis = basis  # (k*I, R)
@@ -35,13 +39,17 @@ class _Factors(nn.Module):
         return compose(self.basis, self.coefficient, self.layout)
 
     def mixing(self) -> Tensor:
-        """The coefficient as a (p*O, p*R) matrix: from what the basis made of every input group to all outputs."""
+        """The coefficient as a (p*O, p*R) matrix: from what the basis made of every input group to all
+        outputs.
+        """
         grid = as_grid(self.coefficient, self.layout, self.basis.shape[1], self.width)
         return grid.permute(3, 1, 4, 0, 2).reshape(self.width * self.layout.outputs, -1)
 
     def path(self, inputs: int, outputs: int) -> str:
         """The path for so many input and output positions."""
-        return self.given_path or quickest(Work(self.layout, self.basis.shape[1], self.width, inputs, outputs))
+        return self.given_path or quickest(
+            Work(self.layout, self.basis.shape[1], self.width, inputs, outputs)
+        )
 
 
 class ComposedLinear(_Factors):
@@ -94,7 +102,9 @@ class ComposedConv2d(_Factors):
             x = F.pad(x, self.margins, mode=self.padding_mode)
         if path == COMPOSE:
             return F.conv2d(x, self.weight(), self.bias, self.stride, self.padding, self.dilation)
-        groups = self._through_basis(x) if path == FACTORED else self._through_columns(x, size)  # positions, a*r
+        groups = (
+            self._through_basis(x) if path == FACTORED else self._through_columns(x, size)
+        )  # positions, a*r
         mixed = F.linear(groups, self.mixing(), self.bias)
         return mixed.view(images, *size, -1).permute(0, 3, 1, 2)
 
@@ -102,7 +112,9 @@ class ComposedConv2d(_Factors):
         left, right, top, bottom = self.margins
         padded = x.shape[2] + top + bottom, x.shape[3] + left + right
         reach = [d * (k - 1) for d, k in zip(self.dilation, self.layout.kernel, strict=True)]
-        return (padded[0] - reach[0] - 1) // self.stride[0] + 1, (padded[1] - reach[1] - 1) // self.stride[1] + 1
+        return (padded[0] - reach[0] - 1) // self.stride[0] + 1, (padded[1] - reach[1] - 1) // self.stride[
+            1
+        ] + 1
 
     def _through_basis(self, x: Tensor) -> Tensor:
         """The basis as a convolution, on every input group as an image of its own."""
@@ -121,14 +133,22 @@ class ComposedConv2d(_Factors):
         where = _patches(size, x.shape[3], self.layout.kernel, self.stride, self.dilation).to(x.device)
         pixels = x.permute(0, 2, 3, 1).flatten(1, 2).index_select(1, where)  # n, position and k, a*i
         columns = pixels.view(-1, self.layout.positions, self.width, self.layout.inputs).transpose(1, 2)
-        return (columns.reshape(-1, self.layout.basis_rows) @ self.basis).view(-1, self.width * self.basis.shape[1])
+        return (columns.reshape(-1, self.layout.basis_rows) @ self.basis).view(
+            -1, self.width * self.basis.shape[1]
+        )
 
 
 @lru_cache(maxsize=256)
 def _patches(
-    size: tuple[int, int], row: int, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+    size: tuple[int, int],
+    row: int,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
 ) -> Tensor:
-    """For every output pixel the input pixels under the kernel, as places in an image of rows of `row` pixels."""
+    """For every output pixel the input pixels under the kernel, as places in an image of rows of `row`
+    pixels.
+    """
     down = torch.arange(size[0])[:, None] * stride[0] + torch.arange(kernel[0]) * dilation[0]  # y, k
     across = torch.arange(size[1])[:, None] * stride[1] + torch.arange(kernel[1]) * dilation[1]  # x, k
     return (down[:, None, :, None] * row + across[None, :, None, :]).flatten()
@@ -149,9 +169,13 @@ class _ComposedAttribute(nn.Module):
         return self._start
 
 
-def compose_attribute(module: nn.Module, name: str, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter) -> None:
+def compose_attribute(
+    module: nn.Module, name: str, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter
+) -> None:
     """Make `module.<name>` the product of the factors, for any module."""
-    parametrize.register_parametrization(module, name, _ComposedAttribute(layout, basis, coefficient), unsafe=True)
+    parametrize.register_parametrization(
+        module, name, _ComposedAttribute(layout, basis, coefficient), unsafe=True
+    )
     originals: Any = module.parametrizations[name]  # type: ignore[index]
     originals.original0, originals.original1 = basis, coefficient  # the very objects, so that ties hold
     if isinstance(module, nn.RNNBase) and not getattr(module, "_heroes_refreshes", False):
@@ -174,8 +198,9 @@ def _never() -> bool:
 def stacked(module: nn.Module, outputs: int = 1, inputs: int = 1) -> nn.Module:
     """Declare that a layer's output (or input) axis is stacked from equal parts, and return the layer.
 
-    A fused projection `nn.Linear(e * width, 3 * e * width)` for Q, K and V is `stacked(nn.Linear(...), outputs=3)`: each part is
-    then split into channel groups by itself. Torch's own recurrent layers and attention need no declaration.
+    A fused projection `nn.Linear(e * width, 3 * e * width)` for Q, K and V is `stacked(nn.Linear(...),
+    outputs=3)`: each part is then split into channel groups by itself. Torch's own recurrent layers and
+    attention need no declaration.
     """
     module._heroes_parts = (outputs, inputs)  # type: ignore[assignment]
     return module
@@ -196,14 +221,18 @@ def stacked_parts(module: nn.Module, parameter: str) -> tuple[int, int]:
 
 
 def has_own_forward(module: nn.Module) -> bool:
-    """Whether torch code reads the parameters of this module's children directly, so that they must stay what they are."""
+    """Whether torch code reads the parameters of this module's children directly, so that they must stay what
+    they are.
+    """
     containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
     own_class = parametrize.type_before_parametrizations(module)
     return own_class.__module__.startswith("torch.nn") and not isinstance(module, containers)
 
 
 def he_variance(module: nn.Module, layout: Layout, max_width: int, dense: Tensor) -> float:
-    """The variance a composed full-width weight starts with: He's for convolutions and linear layers, else the module's own."""
+    """The variance a composed full-width weight starts with: He's for convolutions and linear layers, else
+    the module's own.
+    """
     if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)) and not isinstance(
         module, nn.modules.linear.NonDynamicallyQuantizableLinear
     ):

@@ -1,24 +1,28 @@
 """Three ways to compute a composed layer, equal up to rounding, and the rule that picks the quickest.
 
-`compose` builds the weight and runs the dense layer. `factored` runs every input group through the basis and mixes the results.
-`columns` does the same for a convolution by matrix products over gathered patches, which is quicker when images are small.
+`compose` builds the weight and runs the dense layer. `factored` runs every input group through the basis and
+mixes the results. `columns` does the same for a convolution by matrix products over gathered patches, which
+is quicker when images are small.
 
-The rule looks at shapes only, never at a clock, so that the same run takes the same path on every machine. Its prices are seconds
-per unit of work, fitted to measured steps (`python -m benchmarks.paths` measures and fits them anew).
+The rule looks at shapes only, never at a clock, so that the same run takes the same path on every machine.
+Its prices are seconds per unit of work, fitted to measured steps (`python -m benchmarks.paths` measures and
+fits them anew).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heroes.composition.compose import Layout
+from heroes.slices.compose import Layout
 
 COMPOSE, FACTORED, COLUMNS = "compose", "factored", "columns"
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a layer is given: its sizes, and for how many positions it is computed (images times pixels, or rows)."""
+    """What a layer is given: its sizes, and for how many positions it is computed (images times pixels, or
+    rows).
+    """
 
     layout: Layout
     rank: int
@@ -29,7 +33,9 @@ class Work:
     """output positions"""
 
     def amounts(self, path: str) -> tuple[float, ...]:
-        """How much there is to do of everything that takes time on this path, in the order of the prices below."""
+        """How much there is to do of everything that takes time on this path, in the order of the prices
+        below.
+        """
         layout, p, rank = self.layout, self.width, self.rank
         grid = p * p * layout.outputs
         through_basis = self.outputs * layout.basis_rows * p * rank

@@ -8,9 +8,15 @@ from torch import Tensor, nn
 STAGES = (64, 128, 256, 512)
 
 
-def build(width: int, max_width: int = 4, classes: int = 100, norm: str = "group", small_images: bool = False) -> nn.Module:
-    """The standard topology; `small_images` has a 3x3 stem without pooling, for images below about 100 pixels."""
-    return ResNet18([max(1, round(full / max_width)) * width for full in STAGES], width, classes, norm, small_images)
+def build(
+    width: int, max_width: int = 4, classes: int = 100, norm: str = "group", small_images: bool = False
+) -> nn.Module:
+    """The standard topology; `small_images` has a 3x3 stem without pooling, for images below about 100
+    pixels.
+    """
+    return ResNet18(
+        [max(1, round(full / max_width)) * width for full in STAGES], width, classes, norm, small_images
+    )
 
 
 class ResNet18(nn.Module):
@@ -19,9 +25,17 @@ class ResNet18(nn.Module):
     def __init__(self, sizes: list[int], groups: int, classes: int, norm: str, small_images: bool) -> None:
         super().__init__()
         if small_images:
-            stem: list[nn.Module] = [nn.Conv2d(3, sizes[0], 3, padding=1, bias=False), _norm(norm, groups, sizes[0]), nn.ReLU()]
+            stem: list[nn.Module] = [
+                nn.Conv2d(3, sizes[0], 3, padding=1, bias=False),
+                _norm(norm, groups, sizes[0]),
+                nn.ReLU(),
+            ]
         else:
-            stem = [nn.Conv2d(3, sizes[0], 7, stride=2, padding=3, bias=False), _norm(norm, groups, sizes[0]), nn.ReLU()]
+            stem = [
+                nn.Conv2d(3, sizes[0], 7, stride=2, padding=3, bias=False),
+                _norm(norm, groups, sizes[0]),
+                nn.ReLU(),
+            ]
             stem.append(nn.MaxPool2d(3, stride=2, padding=1))
         self.stem = nn.Sequential(*stem)
         blocks: list[nn.Module] = []
@@ -48,7 +62,9 @@ class Block(nn.Module):
         self.second_norm = _norm(norm, groups, outputs)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), _norm(norm, groups, outputs))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), _norm(norm, groups, outputs)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.first_norm(self.first(x)))

@@ -66,6 +66,8 @@ def by_layer(family: Family, inputs: Tensor, targets: Tensor) -> list[LayerSize]
     return sizes
 
 
-def _layer(p: Parameter, shape: tuple[int, ...], width: int, dense: int | None, composed: int | None) -> LayerSize:
+def _layer(
+    p: Parameter, shape: tuple[int, ...], width: int, dense: int | None, composed: int | None
+) -> LayerSize:
     held = sum(math.prod(tensor) for tensor in p.tensor_shapes(width).values())
     return LayerSize(p.name, p.kind, shape, p.rank, math.prod(shape), held, dense, composed)

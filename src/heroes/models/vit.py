@@ -6,8 +6,12 @@ import torch
 from torch import Tensor, nn
 
 
-def build(width: int, max_width: int = 4, classes: int = 10, image: int = 32, patch: int = 4, depth: int = 4) -> nn.Module:
-    """Patches of `patch` pixels, `depth` encoder layers of 256 units and 8 heads at full width, mean pooling, linear output."""
+def build(
+    width: int, max_width: int = 4, classes: int = 10, image: int = 32, patch: int = 4, depth: int = 4
+) -> nn.Module:
+    """Patches of `patch` pixels, `depth` encoder layers of 256 units and 8 heads at full width, mean pooling,
+    linear output.
+    """
     heads = max(1, round(8 / max_width)) * width
     return ViT(32 * heads, heads, classes, image, patch, depth)
 
@@ -20,7 +24,9 @@ class ViT(nn.Module):
         self.patches = nn.Conv2d(3, units, patch, stride=patch)
         self.positions = nn.Parameter(torch.randn((image // patch) ** 2, units) * 0.02)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(units, heads, 2 * units, dropout=0.0, batch_first=True, norm_first=True)
+            nn.TransformerEncoderLayer(
+                units, heads, 2 * units, dropout=0.0, batch_first=True, norm_first=True
+            )
             for _ in range(depth)
         )
         self.norm = nn.LayerNorm(units)

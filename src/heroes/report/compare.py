@@ -1,4 +1,5 @@
-"""Several runs side by side: what each scheme spent to reach an accuracy, and what Heroes saved. Pure functions on `RunData`.
+"""Several runs side by side: what each scheme spent to reach an accuracy, and what Heroes saved. Pure
+functions on `RunData`.
 
 Means and deviations are over seeds. What was not reached is None, and said; nothing is filled in.
 """
@@ -11,7 +12,16 @@ from collections.abc import Callable, Sequence
 from heroes.errors import ConfigError, HeroesError
 from heroes.report.comparison import Comparison, Measure
 from heroes.report.gains import gains
-from heroes.report.measures import Evaluation, Spread, accuracy_at, evaluations, mean_waiting, reach, round_marks, round_targets
+from heroes.report.measures import (
+    Evaluation,
+    Spread,
+    accuracy_at,
+    evaluations,
+    mean_waiting,
+    reach,
+    round_marks,
+    round_targets,
+)
 from heroes.report.runs import Group, RunData, group_runs, repeated
 from heroes.report.summary import MEGABYTE, Summary
 
@@ -33,8 +43,8 @@ def compare(
 ) -> Comparison:
     """Compare runs of one task.
 
-    Targets are accuracies from 0 to 1, times seconds of the runs' clock, traffic megabytes; round numbers are chosen where
-    they are not given. Accuracy counts as the mean of the last `smooth` evaluations.
+    Targets are accuracies from 0 to 1, times seconds of the runs' clock, traffic megabytes; round numbers are
+    chosen where they are not given. Accuracy counts as the mean of the last `smooth` evaluations.
     """
     _refuse(runs, targets, times, traffic, smooth)
     groups = group_runs(runs)
@@ -47,9 +57,13 @@ def compare(
         "traffic": _sorted(traffic, round_marks(min(run.rows[-1]["traffic"] for run in used) / MEGABYTE)),
     }
     measures = [measure for group in groups for measure in _measures(group, found, marks)]
-    saved, notes = gains(groups, marks["targets"], lambda group, name, target: _cost(group.runs, found, target, name))
+    saved, notes = gains(
+        groups, marks["targets"], lambda group, name, target: _cost(group.runs, found, target, name)
+    )
     said = [note for run in runs for note in run.notes]
-    return Comparison(runs[0].task, tuple(groups), tuple(measures + saved), smooth, (*said, *repeated(runs, groups), *notes))
+    return Comparison(
+        runs[0].task, tuple(groups), tuple(measures + saved), smooth, (*said, *repeated(runs, groups), *notes)
+    )
 
 
 def _refuse(
@@ -61,7 +75,10 @@ def _refuse(
 ) -> None:
     if not runs:
         raise HeroesError("there is nothing to compare: give at least one run folder")
-    for what, of in (("of different tasks", [run.task for run in runs]), ("by different clocks", [run.clock for run in runs])):
+    for what, of in (
+        ("of different tasks", [run.task for run in runs]),
+        ("by different clocks", [run.clock for run in runs]),
+    ):
         labels: dict[str, list[str]] = {}
         for run, kind in zip(runs, of, strict=True):
             labels.setdefault(kind, []).append(run.label)
@@ -70,7 +87,9 @@ def _refuse(
             raise HeroesError(f"runs {what} cannot be compared: {said}")
     for target in targets or ():
         if not 0 < target <= 1:
-            raise ConfigError(f"target accuracy is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 %")
+            raise ConfigError(
+                f"target accuracy is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 %"
+            )
     for name, values in (("time", times), ("traffic", traffic)):
         for value in values or ():
             if not 0 < value < math.inf:
@@ -92,11 +111,23 @@ def _measures(group: Group, found: Found, marks: dict[str, list[float]]) -> list
         for target in marks["targets"]
     ]
     by_time = [
-        Measure(label, "accuracy at seconds", "", Spread(tuple(accuracy_at(*each, seconds=limit) for each in series)), limit)
+        Measure(
+            label,
+            "accuracy at seconds",
+            "",
+            Spread(tuple(accuracy_at(*each, seconds=limit) for each in series)),
+            limit,
+        )
         for limit in marks["times"]
     ]
     by_traffic = [
-        Measure(label, "accuracy at traffic", "", Spread(tuple(accuracy_at(*each, megabytes=limit) for each in series)), limit)
+        Measure(
+            label,
+            "accuracy at traffic",
+            "",
+            Spread(tuple(accuracy_at(*each, megabytes=limit) for each in series)),
+            limit,
+        )
         for limit in marks["traffic"]
     ]
     return [*_whole(group, found), *costs, *by_time, *by_traffic, *_by_width(group), *_losses(group)]
@@ -118,12 +149,18 @@ def _whole(group: Group, found: Found) -> list[Measure]:
 
 
 def _losses(group: Group) -> list[Measure]:
-    """How many updates of every run did not count, by cause, and what privacy was spent, where there is something to say."""
+    """How many updates of every run did not count, by cause, and what privacy was spent, where there is
+    something to say.
+    """
     tables = [Summary.of(run.rows).missing for run in group.runs]
     causes = sorted({cause for table in tables for cause in table})
     lost = [
         Measure(
-            group.label, "lost updates", "updates", Spread(tuple(float(table.get(cause, 0)) for table in tables)), against=cause
+            group.label,
+            "lost updates",
+            "updates",
+            Spread(tuple(float(table.get(cause, 0)) for table in tables)),
+            against=cause,
         )
         for cause in causes
     ]
@@ -135,7 +172,13 @@ def _by_width(group: Group) -> list[Measure]:
     tables = [Summary.of(run.rows).accuracy_by_width for run in group.runs]
     widths = sorted({width for table in tables for width in table})
     return [
-        Measure(group.label, "accuracy at width", "", Spread(tuple(table.get(width) for table in tables)), float(width))
+        Measure(
+            group.label,
+            "accuracy at width",
+            "",
+            Spread(tuple(table.get(width) for table in tables)),
+            float(width),
+        )
         for width in widths
     ]
 

@@ -18,7 +18,9 @@ Show = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Measure:
-    """One number about a group of runs: `what`, in `unit`, `at` a target, a time, a traffic or a width, or `against` another."""
+    """One number about a group of runs: `what`, in `unit`, `at` a target, a time, a traffic or a width, or
+    `against` another.
+    """
 
     label: str
     what: str
@@ -28,13 +30,21 @@ class Measure:
     against: str = ""
 
     def as_row(self) -> dict[str, Any]:
-        about = {"label": self.label, "what": self.what, "at": self.at, "against": self.against, "unit": self.unit}
+        about = {
+            "label": self.label,
+            "what": self.what,
+            "at": self.at,
+            "against": self.against,
+            "unit": self.unit,
+        }
         return about | self.spread.as_json()
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one task, compared. Times are seconds of the runs' clock, traffic megabytes both ways, accuracy from 0 to 1."""
+    """Runs of one task, compared. Times are seconds of the runs' clock, traffic megabytes both ways, accuracy
+    from 0 to 1.
+    """
 
     task: str
     groups: tuple[Group, ...]
@@ -126,7 +136,9 @@ def _two_places(value: float) -> str:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a measure is shown: its title, its values, what a missing one is called, its columns where it has places."""
+    """How a measure is shown: its title, its values, what a missing one is called, its columns where it has
+    places.
+    """
 
     what: str
     title: str
@@ -147,10 +159,31 @@ _BY_PLACE = (
     _Layout("traffic to accuracy", "Traffic to reach an accuracy (MB, both ways)", _number),
     _Layout("rounds to accuracy", "Rounds to reach an accuracy", _rounds),
     _Layout(
-        "accuracy at seconds", "Accuracy after {clock} seconds", _percent, " %", "not measured", "{:,.6g} s".format, _NOT_AFTER
+        "accuracy at seconds",
+        "Accuracy after {clock} seconds",
+        _percent,
+        " %",
+        "not measured",
+        "{:,.6g} s".format,
+        _NOT_AFTER,
     ),
-    _Layout("accuracy at traffic", "Accuracy after traffic", _percent, " %", "not measured", "{:,.6g} MB".format, _NOT_AFTER),
-    _Layout("accuracy at width", "Accuracy of the final model by width", _percent, " %", "not measured", "width {:g}".format),
+    _Layout(
+        "accuracy at traffic",
+        "Accuracy after traffic",
+        _percent,
+        " %",
+        "not measured",
+        "{:,.6g} MB".format,
+        _NOT_AFTER,
+    ),
+    _Layout(
+        "accuracy at width",
+        "Accuracy of the final model by width",
+        _percent,
+        " %",
+        "not measured",
+        "width {:g}".format,
+    ),
 )
 _OVERVIEW = (
     _Layout("accuracy", "accuracy", _percent, " %", "not measured"),
@@ -168,7 +201,9 @@ _GAINS = (
 
 
 def _overview(found: Comparison) -> Table:
-    layouts = [layout for layout in _OVERVIEW if any(found.find(group.label, layout.what) for group in found.groups)]
+    layouts = [
+        layout for layout in _OVERVIEW if any(found.find(group.label, layout.what) for group in found.groups)
+    ]
     rows = [
         (
             group.label,
@@ -192,7 +227,12 @@ def _by_place(found: Comparison, layout: _Layout) -> Table:
         for group in found.groups
         if places
     ]
-    return Table(layout.title.format(clock=found.clock), ("scheme", *map(layout.column, places)), tuple(rows), layout.note)
+    return Table(
+        layout.title.format(clock=found.clock),
+        ("scheme", *map(layout.column, places)),
+        tuple(rows),
+        layout.note,
+    )
 
 
 def _losses(found: Comparison) -> Table:
@@ -202,7 +242,9 @@ def _losses(found: Comparison) -> Table:
         (
             group.label,
             *(
-                "0" if (n := found.find(group.label, "lost updates", None, cause)) is None else n.text(_rounds)
+                "0"
+                if (n := found.find(group.label, "lost updates", None, cause)) is None
+                else n.text(_rounds)
                 for cause in causes
             ),
         )
@@ -224,7 +266,10 @@ def _gains(found: Comparison, layout: _Layout) -> list[Table]:
         Table(
             layout.title.format(label),
             ("against", *map(_target, places)),
-            tuple((other, *(layout.cell(found.find(label, layout.what, place, other)) for place in places)) for other in others),
+            tuple(
+                (other, *(layout.cell(found.find(label, layout.what, place, other)) for place in places))
+                for other in others
+            ),
             layout.note,
         )
         for label, others in rivals.items()

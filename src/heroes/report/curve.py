@@ -13,7 +13,9 @@ BRAILLE = 0x2800
 LABEL = 6  # room for "100 % "
 
 
-def accuracy_curve(rows: Sequence[Row], width: int = 60, height: int = 8, *, ascii_only: bool = False) -> list[str]:
+def accuracy_curve(
+    rows: Sequence[Row], width: int = 60, height: int = 8, *, ascii_only: bool = False
+) -> list[str]:
     """Accuracy over time in `height` lines of at most `width` characters, and two lines for the time axis.
 
     No lines where nothing was evaluated. `ascii_only` is for terminals that have no braille.
@@ -42,7 +44,9 @@ def _range(found: Sequence[Evaluation]) -> tuple[float, float]:
     return low, max(high, low + 0.1)
 
 
-def _heights(found: Sequence[Evaluation], columns: int, low: float, high: float, steps: int) -> list[int | None]:
+def _heights(
+    found: Sequence[Evaluation], columns: int, low: float, high: float, steps: int
+) -> list[int | None]:
     """For every column the height of the curve in steps from the bottom; None before the first evaluation."""
     end = found[-1].seconds
     heights: list[int | None] = []

@@ -1,4 +1,6 @@
-"""What Heroes saved against the other schemes: runs with the same seed met the same clients, so they are paired."""
+"""What Heroes saved against the other schemes: runs with the same seed met the same clients, so they are
+paired.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,11 @@ Costs = Callable[[Group, str, float], Spread]  # what a group's runs spent: of s
 
 
 def gains(groups: Sequence[Group], targets: Sequence[float], costs: Costs) -> tuple[list[Measure], list[str]]:
-    """Speed-up and traffic saved by Heroes against each other group and against the mean of the other schemes, and notes.
+    """Speed-up and traffic saved by Heroes against each other group and against the mean of the other
+    schemes, and notes.
 
-    Groups are compared within the same world (data, fleet, clients). Of several Heroes groups there, the first is the
-    reference and the others are compared with it, but do not count in the mean.
+    Groups are compared within the same world (data, fleet, clients). Of several Heroes groups there, the
+    first is the reference and the others are compared with it, but do not count in the mean.
     """
     measures: list[Measure] = []
     notes: list[str] = []
@@ -29,7 +32,10 @@ def gains(groups: Sequence[Group], targets: Sequence[float], costs: Costs) -> tu
             continue
         others = [group for group in together if group is not heroes]
         alone = [other.label for other in others if not set(other.seeds) & set(heroes.seeds)]
-        notes += [f"{label} and {heroes.label} have no seed in common; their savings are not computed" for label in alone]
+        notes += [
+            f"{label} and {heroes.label} have no seed in common; their savings are not computed"
+            for label in alone
+        ]
         paired = [other for other in others if other.label not in alone]
         measures += [each for target in targets for each in _against(heroes, paired, target, costs)]
     return measures, notes
@@ -42,15 +48,22 @@ def _against(heroes: Group, others: Sequence[Group], target: float, costs: Costs
         rivals[MEAN_OF_OTHERS] = schemes
     measures = []
     for label, members in rivals.items():
-        faster = _paired(heroes, members, lambda group: costs(group, "seconds", target), lambda own, other: other / own)
-        saved = _paired(heroes, members, lambda group: costs(group, "traffic", target), lambda own, other: 1 - own / other)
+        faster = _paired(
+            heroes, members, lambda group: costs(group, "seconds", target), lambda own, other: other / own
+        )
+        saved = _paired(
+            heroes, members, lambda group: costs(group, "traffic", target), lambda own, other: 1 - own / other
+        )
         measures.append(Measure(heroes.label, "speed-up", "times", faster, target, label))
         measures.append(Measure(heroes.label, "traffic saved", "", saved, target, label))
     return measures
 
 
 def _paired(
-    heroes: Group, others: Sequence[Group], cost: Callable[[Group], Spread], gain: Callable[[float, float], float]
+    heroes: Group,
+    others: Sequence[Group],
+    cost: Callable[[Group], Spread],
+    gain: Callable[[float, float], float],
 ) -> Spread:
     """The gain for every seed that all have; None where one of them did not reach the target."""
     own = dict(zip(heroes.seeds, cost(heroes).values, strict=True))
@@ -59,7 +72,9 @@ def _paired(
     return Spread(tuple(_gain(own[seed], [each[seed] for each in theirs], gain) for seed in shared))
 
 
-def _gain(own: float | None, theirs: Sequence[float | None], gain: Callable[[float, float], float]) -> float | None:
+def _gain(
+    own: float | None, theirs: Sequence[float | None], gain: Callable[[float, float], float]
+) -> float | None:
     reached = [value for value in theirs if value is not None]
     if own is None or len(reached) < len(theirs):
         return None

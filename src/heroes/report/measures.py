@@ -1,4 +1,6 @@
-"""What is read off a run: when it reached an accuracy, what it had reached by some time or traffic, and means over seeds."""
+"""What is read off a run: when it reached an accuracy, what it had reached by some time or traffic, and means
+over seeds.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Evaluation:
 
 
 def evaluations(rows: Sequence[Row], smooth: int = 1) -> list[Evaluation]:
-    """The evaluations of a run, oldest first; each the mean of the last `smooth` ones, so the first `smooth - 1` are left out."""
+    """The evaluations of a run, oldest first; each the mean of the last `smooth` ones, so the first `smooth -
+    1` are left out.
+    """
     scored = [row for row in rows if row.get("accuracy") is not None]
     return [
         Evaluation(
@@ -45,10 +49,14 @@ def reach(found: Sequence[Evaluation], target: float) -> Evaluation | None:
 def accuracy_at(
     run: RunData, found: Sequence[Evaluation], *, seconds: float = math.inf, megabytes: float = math.inf
 ) -> float | None:
-    """The last evaluation not after that time and traffic; None before the first one and for a run that had ended by then."""
+    """The last evaluation not after that time and traffic; None before the first one and for a run that had
+    ended by then.
+    """
     last = run.rows[-1]
     given_seconds, given_traffic = math.isfinite(seconds), math.isfinite(megabytes)
-    if (given_seconds and last["seconds"] < seconds) or (given_traffic and last["traffic"] / MEGABYTE < megabytes):
+    if (given_seconds and last["seconds"] < seconds) or (
+        given_traffic and last["traffic"] / MEGABYTE < megabytes
+    ):
         return None
     before = [each for each in found if each.seconds <= seconds and each.megabytes <= megabytes]
     return before[-1].accuracy if before else None

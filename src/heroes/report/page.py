@@ -1,4 +1,6 @@
-"""A report as one page of HTML that needs nothing else: tables, figures, configuration, and what the runs ran on."""
+"""A report as one page of HTML that needs nothing else: tables, figures, configuration, and what the runs ran
+on.
+"""
 
 from __future__ import annotations
 
@@ -63,12 +65,32 @@ class Picture:
 def comparison_pictures(found: Comparison) -> list[Picture]:
     """The figures that compare groups of runs; those with nothing to show are left out."""
     runs = [run for group in found.groups for run in group.runs]
-    spread = " Shaded: one standard deviation over seeds; thin: single runs." if len(runs) > len(found.groups) else ""
+    spread = (
+        " Shaded: one standard deviation over seeds; thin: single runs."
+        if len(runs) > len(found.groups)
+        else ""
+    )
     drawn = [
-        ("accuracy-time", accuracy_against_time(found.groups, found.smooth), f"Test accuracy over {found.clock} time.{spread}"),
-        ("accuracy-traffic", accuracy_against_traffic(found.groups, found.smooth), f"Test accuracy over bytes sent.{spread}"),
-        ("waiting", waiting_per_round(found.groups), f"Mean over clients of the time until the slowest finished.{spread}"),
-        ("resources", resources_to_targets(found), "Time and traffic to the first evaluation at or above each accuracy."),
+        (
+            "accuracy-time",
+            accuracy_against_time(found.groups, found.smooth),
+            f"Test accuracy over {found.clock} time.{spread}",
+        ),
+        (
+            "accuracy-traffic",
+            accuracy_against_traffic(found.groups, found.smooth),
+            f"Test accuracy over bytes sent.{spread}",
+        ),
+        (
+            "waiting",
+            waiting_per_round(found.groups),
+            f"Mean over clients of the time until the slowest finished.{spread}",
+        ),
+        (
+            "resources",
+            resources_to_targets(found),
+            "Time and traffic to the first evaluation at or above each accuracy.",
+        ),
         ("skew", accuracy_against_skew(runs), "Test accuracy against how unevenly the data is shared out."),
     ]
     return [Picture(name, figure, caption) for name, figure, caption in drawn if figure is not None]
@@ -77,8 +99,16 @@ def comparison_pictures(found: Comparison) -> list[Picture]:
 def run_pictures(run: RunData) -> list[Picture]:
     """The figures that look inside one run; those with nothing to show are left out."""
     drawn = [
-        ("timeline", round_timeline(run), "What the clients of the last round did, and how long they waited."),
-        ("blocks", block_counters(run), "Local steps that each coefficient block has had; an even colour is balance."),
+        (
+            "timeline",
+            round_timeline(run),
+            "What the clients of the last round did, and how long they waited.",
+        ),
+        (
+            "blocks",
+            block_counters(run),
+            "Local steps that each coefficient block has had; an even colour is balance.",
+        ),
         ("devices", widths_and_steps(run), "Widths and local steps that each class of device was given."),
     ]
     return [Picture(name, figure, caption) for name, figure, caption in drawn if figure is not None]
@@ -106,13 +136,18 @@ def page(found: Comparison) -> str:
         _section("Summary", _table(tables[0], found.groups)),
         _section("Pictures", _pictures(comparison_pictures(found))),
         _section("Numbers", _side_by_side(_table(table, found.groups) for table in tables[1:])),
-        _section("Inside the runs", "".join(_inside(group, opened=not place) for place, group in enumerate(found.groups))),
+        _section(
+            "Inside the runs",
+            "".join(_inside(group, opened=not place) for place, group in enumerate(found.groups)),
+        ),
         _section("Configuration", _configuration(found.groups)),
         _section("Provenance", _provenance(found.groups)),
     ]
     return PAGE.substitute(
         title=escape(f"heroes: {found.task}"),
-        subtitle=escape(f"{count} {'run' if count == 1 else 'runs'} of {schemes}. {clock}; traffic is both ways."),
+        subtitle=escape(
+            f"{count} {'run' if count == 1 else 'runs'} of {schemes}. {clock}; traffic is both ways."
+        ),
         css=CSS,
         body="\n".join(section for section in sections if section),
     )
@@ -176,15 +211,24 @@ def _inside(group: Group, *, opened: bool) -> str:
     run = group.runs[0]
     shown = _pictures(run_pictures(run))
     title = f"{group.label}, seed {run.seed}"
-    return f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>{shown}</details>" if shown else ""
+    return (
+        f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>{shown}</details>"
+        if shown
+        else ""
+    )
 
 
 def _configuration(groups: Sequence[Group]) -> str:
     """What differs between groups, then everything, folded."""
     firsts = [group.runs[0] for group in groups]
     differing = {key: values for key, values in differences(firsts).items() if key != "seed"}
-    rows = tuple((key, *(ABSENT if value is None else _value(value) for value in values)) for key, values in differing.items())
-    first = _table(Table("What differs", ("setting", *(group.label for group in groups)), rows)) if rows else ""
+    rows = tuple(
+        (key, *(ABSENT if value is None else _value(value) for value in values))
+        for key, values in differing.items()
+    )
+    first = (
+        _table(Table("What differs", ("setting", *(group.label for group in groups)), rows)) if rows else ""
+    )
     return first + "".join(
         f"<details><summary>All settings of {escape(group.label)}</summary>"
         f"<pre>{escape(_settings(group.runs[0]))}</pre></details>"
@@ -203,7 +247,9 @@ def _value(value: Any) -> str:
 def _provenance(groups: Sequence[Group]) -> str:
     """Where every run is and how it ended, then what they ran on, once for all that ran on the same."""
     runs = [run for group in groups for run in group.runs]
-    places = tuple((str(run.path), run.scheme, str(run.seed), str(run.rows[-1]["round"]), _ended(run)) for run in runs)
+    places = tuple(
+        (str(run.path), run.scheme, str(run.seed), str(run.rows[-1]["round"]), _ended(run)) for run in runs
+    )
     where = _table(Table("Run folders", ("folder", "scheme", "seed", "rounds", "ended by"), places))
     seen: dict[str, list[RunData]] = {}
     for run in runs:
@@ -211,7 +257,10 @@ def _provenance(groups: Sequence[Group]) -> str:
     known = [(dict(members[0].environment), members) for members in seen.values() if members[0].environment]
     keys = dict.fromkeys(key for environment, _ in known for key in environment)
     rows = tuple((key, *(str(environment.get(key, ABSENT)) for environment, _ in known)) for key in keys)
-    header = ("", *("all runs" if len(seen) == 1 else ", ".join(run.label for run in members) for _, members in known))
+    header = (
+        "",
+        *("all runs" if len(seen) == 1 else ", ".join(run.label for run in members) for _, members in known),
+    )
     return where + (_table(Table("Environment", header, rows)) if rows else "")
 
 

@@ -47,7 +47,9 @@ def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
     """How long the clients of a round waited for the slowest, on average."""
 
     def curve(run: RunData) -> Curve:
-        return np.array([row["round"] for row in run.rows], float), np.array([row["waiting"] for row in run.rows], float)
+        return np.array([row["round"] for row in run.rows], float), np.array(
+            [row["waiting"] for row in run.rows], float
+        )
 
     curves = [(group, [curve(run) for run in group.runs]) for group in groups]
     if not curves:
@@ -72,10 +74,21 @@ def resources_to_targets(found: Comparison) -> Figure | None:
     for axes, what, unit in zip(both, whats, units, strict=True):
         for place, group in enumerate(found.groups):
             spreads = [found.find(group.label, what, target) or Spread(()) for target in targets]
-            _bars(axes, group, spreads, (place - (len(found.groups) - 1) / 2) * 0.8 / len(found.groups), 0.8 / len(found.groups))
+            _bars(
+                axes,
+                group,
+                spreads,
+                (place - (len(found.groups) - 1) / 2) * 0.8 / len(found.groups),
+                0.8 / len(found.groups),
+            )
         axes.set_xticks(range(len(targets)), [f"{100 * target:.4g} %" for target in targets])
         axes.set_xlim(-0.5, len(targets) - 0.5)
-        dress(axes, f"{'Traffic' if unit == MEGABYTES else 'Time'} to reach an accuracy", "target accuracy", unit)
+        dress(
+            axes,
+            f"{'Traffic' if unit == MEGABYTES else 'Time'} to reach an accuracy",
+            "target accuracy",
+            unit,
+        )
         axes.grid(visible=False, axis="x")
         axes.set_ylim(top=1.25 * axes.get_ylim()[1])  # room for what is said above the bars
     legend(figure, both[0])
@@ -83,7 +96,9 @@ def resources_to_targets(found: Comparison) -> Figure | None:
 
 
 def accuracy_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
-    """Accuracy against how unevenly the data is shared out, for runs that differ in it; at the end, or at some time."""
+    """Accuracy against how unevenly the data is shared out, for runs that differ in it; at the end, or at
+    some time.
+    """
     key = next((key for key in LEVELS if len({_level(run, key) for run in runs} - {None}) > 1), None)
     if key is None:
         return None
@@ -102,7 +117,11 @@ def _level(run: RunData, key: str) -> float | None:
     """How skewed a run's data is; None where this setting does not apply to its partition."""
     settings = run.settings
     value = settings.get(key)
-    return float(value) if isinstance(value, (int, float)) and settings.get("data.partition") in LEVELS[key][1] else None
+    return (
+        float(value)
+        if isinstance(value, (int, float)) and settings.get("data.partition") in LEVELS[key][1]
+        else None
+    )
 
 
 def _skew_line(axes: Axes, line: Group, key: str, at_seconds: float | None) -> None:
@@ -134,7 +153,12 @@ def _final(run: RunData, at_seconds: float | None) -> float | None:
 
 def _bars(axes: Axes, group: Group, spreads: Sequence[Spread], shift: float, width: float) -> None:
     """The bars of one group; hatched where only some of its runs reached the target."""
-    look: dict[str, Any] = {"color": colour(group.scheme), "hatch": hatch(group), "edgecolor": "white", "linewidth": 0.5}
+    look: dict[str, Any] = {
+        "color": colour(group.scheme),
+        "hatch": hatch(group),
+        "edgecolor": "white",
+        "linewidth": 0.5,
+    }
     places = [place + shift for place in range(len(spreads))]
     axes.bar(places, [spread.mean or 0 for spread in spreads], width * 0.92, label=group.label, **look)
     for place, spread in zip(places, spreads, strict=True):
@@ -144,20 +168,33 @@ def _bars(axes: Axes, group: Group, spreads: Sequence[Spread], shift: float, wid
         if said:
             height = (spread.mean or 0) + (spread.std or 0)
             axes.annotate(
-                said, (place, height), (0, 3), textcoords="offset points", rotation=90, ha="center", va="bottom", fontsize=7
+                said,
+                (place, height),
+                (0, 3),
+                textcoords="offset points",
+                rotation=90,
+                ha="center",
+                va="bottom",
+                fontsize=7,
             )
 
 
 def _unreached(spread: Spread) -> str:
     if spread.mean is None:
         return "not reached"
-    return "" if len(spread.reached) == len(spread.values) else f"{len(spread.reached)} of {len(spread.values)}"
+    return (
+        "" if len(spread.reached) == len(spread.values) else f"{len(spread.reached)} of {len(spread.values)}"
+    )
 
 
-def _accuracy(groups: Sequence[Group], smooth: int, title: str, x_label: str, x: Callable[[Evaluation], float]) -> Figure | None:
+def _accuracy(
+    groups: Sequence[Group], smooth: int, title: str, x_label: str, x: Callable[[Evaluation], float]
+) -> Figure | None:
     def curve(run: RunData) -> Curve:
         found = evaluations(run.rows, smooth)
-        return np.array([x(each) for each in found], float), np.array([100 * each.accuracy for each in found], float)
+        return np.array([x(each) for each in found], float), np.array(
+            [100 * each.accuracy for each in found], float
+        )
 
     curves = [(group, [line for line in map(curve, group.runs) if len(line[0])]) for group in groups]
     if not any(lines for _, lines in curves):
@@ -185,11 +222,21 @@ def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
         axes.plot(x, y, linewidth=0.7, alpha=0.35, **look)
     grid, mean, deviation = _mean_curve(curves)
     axes.fill_between(grid, mean - deviation, mean + deviation, color=look["color"], alpha=0.18, linewidth=0)
-    axes.plot(grid, mean, label=group.label, marker=marker(group.scheme), markersize=4, markevery=max(1, len(grid) // 8), **look)
+    axes.plot(
+        grid,
+        mean,
+        label=group.label,
+        marker=marker(group.scheme),
+        markersize=4,
+        markevery=max(1, len(grid) // 8),
+        **look,
+    )
 
 
 def _mean_curve(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats]:
-    """Mean and sample deviation where all curves are known, on the places of all of them, straight lines in between."""
+    """Mean and sample deviation where all curves are known, on the places of all of them, straight lines in
+    between.
+    """
     start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     places = np.unique(np.concatenate([x for x, _ in curves]))
     grid = places[(places >= start) & (places <= end)]

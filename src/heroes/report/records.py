@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heroes import toml_text
 from heroes.errors import RunFolderError
+from heroes.settings import toml_text
 
 Row = Mapping[str, Any]
 
@@ -23,7 +23,9 @@ class Records:
 
 
 def read_records(folder: Path) -> Records:
-    """The rounds in a run folder. A last line that was cut off is left out; a broken line elsewhere is an error."""
+    """The rounds in a run folder. A last line that was cut off is left out; a broken line elsewhere is an
+    error.
+    """
     path = folder / "records.jsonl"
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")

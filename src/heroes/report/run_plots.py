@@ -23,13 +23,18 @@ READABLE_CELLS = 8  # blocks on a side up to which the counters fit into their c
 
 
 def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
-    """What every client of a round did and for how long: compute, transfer, waiting. By default the last round."""
+    """What every client of a round did and for how long: compute, transfer, waiting. By default the last
+    round.
+    """
     row = next((row for row in reversed(run.rows) if row["clients"] and number in (None, row["round"])), None)
     if row is None:
         return None
     clients = sorted(row["clients"], key=lambda each: (str(each.get("device")), each["client"]), reverse=True)
     figure, (axes,) = new_figure(1.6 + 0.24 * len(clients))
-    names = [f"{each['client']} · {each.get('device')} · width {each['width']} · τ {each['tau']}" for each in clients]
+    names = [
+        f"{each['client']} · {each.get('device')} · width {each['width']} · τ {each['tau']}"
+        for each in clients
+    ]
     start = np.zeros(len(clients))
     for key, shade, hatched in (
         ("compute_seconds", COMPUTE, ""),
@@ -37,7 +42,15 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
         ("waiting", WAITING, "////"),
     ):
         length = np.array([each[key] for each in clients], float)
-        axes.barh(names, length, left=start, color=shade, hatch=hatched, edgecolor="white", label=key.removesuffix("_seconds"))
+        axes.barh(
+            names,
+            length,
+            left=start,
+            color=shade,
+            hatch=hatched,
+            edgecolor="white",
+            label=key.removesuffix("_seconds"),
+        )
         start += length
     dress(axes, f"Round {row['round']} of {_called(run)}", f"{run.clock} time in the round (s)", "client")
     axes.grid(visible=False, axis="y")
@@ -47,11 +60,16 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
 
 
 def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
-    """How many local steps every block of the P x P grid has had, at a few rounds: the colour says how even that is."""
+    """How many local steps every block of the P x P grid has had, at a few rounds: the colour says how even
+    that is.
+    """
     grids = [(row["round"], grid) for row in run.rows if (grid := _grid(row)) is not None]
     if not grids:
         return None
-    chosen = [grids[index] for index in sorted({round(part * (len(grids) - 1)) for part in np.linspace(0, 1, snapshots)})]
+    chosen = [
+        grids[index]
+        for index in sorted({round(part * (len(grids) - 1)) for part in np.linspace(0, 1, snapshots)})
+    ]
     columns = min(2, len(chosen))
     rows = math.ceil(len(chosen) / columns)
     figure, axes = new_figure(0.6 + 2.5 * rows, rows, columns)
@@ -77,7 +95,10 @@ def widths_and_steps(run: RunData) -> Figure | None:
     _width_shares(left, devices)
     names = list(devices)[::-1]
     boxes = right.boxplot(
-        [[entry["tau"] for entry in devices[name]] for name in names], orientation="horizontal", widths=0.6, patch_artist=True
+        [[entry["tau"] for entry in devices[name]] for name in names],
+        orientation="horizontal",
+        widths=0.6,
+        patch_artist=True,
     )
     for box in boxes["boxes"]:
         box.set_facecolor(WAITING)
@@ -98,7 +119,11 @@ def _called(run: RunData) -> str:
 def _grid(row: Row) -> Floats | None:
     """The block counters of a round as a square, None where the scheme has none."""
     counters = (row.get("facts") or {}).get("counters")
-    if not isinstance(counters, list) or not counters or not all(isinstance(each, (int, float)) for each in counters):
+    if (
+        not isinstance(counters, list)
+        or not counters
+        or not all(isinstance(each, (int, float)) for each in counters)
+    ):
         return None
     side = math.isqrt(len(counters))
     return np.array(counters, float).reshape(side, side) if side**2 == len(counters) else None
@@ -121,7 +146,10 @@ def _heat(axes: Axes, number: int, grid: Floats, largest: float) -> None:
 def _devices(entries: Sequence[Row]) -> dict[str, list[Row]]:
     """The assignments by class of device; the rarest classes together as "others" where there are many."""
     counts = Counter(str(entry.get("device")) for entry in entries)
-    often = {name for name, _ in counts.most_common(MOST_DEVICES if len(counts) <= MOST_DEVICES else MOST_DEVICES - 1)}
+    often = {
+        name
+        for name, _ in counts.most_common(MOST_DEVICES if len(counts) <= MOST_DEVICES else MOST_DEVICES - 1)
+    }
     classes: dict[str, list[Row]] = {name: [] for name in sorted(often)}
     for entry in entries:
         name = str(entry.get("device"))
@@ -137,7 +165,9 @@ def _width_shares(axes: Axes, devices: dict[str, list[Row]]) -> None:
     names = list(devices)[::-1]
     start = np.zeros(len(names))
     for width, shade in zip(widths, shades, strict=True):
-        share = np.array([100 * np.mean([entry["width"] == width for entry in devices[name]]) for name in names])
+        share = np.array(
+            [100 * np.mean([entry["width"] == width for entry in devices[name]]) for name in names]
+        )
         axes.barh(names, share, left=start, color=shade, edgecolor="white", label=f"width {width}")
         start += share
     dress(axes, "Widths", "share of assignments (%)", "device class")

@@ -17,7 +17,13 @@ IRRELEVANT = (
     "data.directory",
     "data.source",
 )  # and the engine: no difference
-WORLD = ("data.", "fleet.", "federation.clients", "federation.cohort", "model.name")  # what schemes must share to be compared
+WORLD = (
+    "data.",
+    "fleet.",
+    "federation.clients",
+    "federation.cohort",
+    "model.name",
+)  # what schemes must share to be compared
 _LARGEST = 1e300  # of a number in a record; sums of many such are still finite
 Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
 
@@ -64,11 +70,15 @@ class Group:
     @property
     def world(self) -> Identity:
         """The settings that runs must share for their schemes to be compared."""
-        return tuple((key, str(value)) for key, value in sorted(self.runs[0].settings.items()) if key.startswith(WORLD))
+        return tuple(
+            (key, str(value)) for key, value in sorted(self.runs[0].settings.items()) if key.startswith(WORLD)
+        )
 
 
 def load_run(folder: Path | str) -> RunData:
-    """A run folder as data. A line that was cut off is left out and noted; a run without a whole round is an error."""
+    """A run folder as data. A line that was cut off is left out and noted; a run without a whole round is an
+    error.
+    """
     path = Path(folder)
     config, records = read_config(path), read_records(path)
     said = f"the last line of {str(path / 'records.jsonl')!r} was cut off and is left out"
@@ -78,7 +88,11 @@ def load_run(folder: Path | str) -> RunData:
     for number, row in enumerate(records.rows, 1):
         _check(row, f"line {number} of {str(path / 'records.jsonl')!r}")
     environment = _environment(path)
-    unknown = [] if environment else [f"{str(path)!r} has no readable environment.json; what it ran on is not known"]
+    unknown = (
+        []
+        if environment
+        else [f"{str(path)!r} has no readable environment.json; what it ran on is not known"]
+    )
     return RunData(
         path=path,
         label=path.resolve().name,
@@ -102,8 +116,8 @@ def load_runs(folders: Iterable[Path | str]) -> list[RunData]:
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
     """Runs put together that differ in their seed only, in the order in which the groups first appear.
 
-    A group is called by its scheme; where that does not tell groups apart, by the settings that differ as well.
-    Of two runs with the same settings and seed the longer one is kept.
+    A group is called by its scheme; where that does not tell groups apart, by the settings that differ as
+    well. Of two runs with the same settings and seed the longer one is kept.
     """
     kept: dict[tuple[Identity, int], RunData] = {}
     for run in runs:
@@ -139,7 +153,9 @@ def repeated(runs: Sequence[RunData], groups: Sequence[Group]) -> list[str]:
     """A note for every run that a group does not use because another one is the same."""
     used = {id(run) for group in groups for run in group.runs}
     return [
-        f"{run.label!r} repeats another run (same settings, same seed) and is left out" for run in runs if id(run) not in used
+        f"{run.label!r} repeats another run (same settings, same seed) and is left out"
+        for run in runs
+        if id(run) not in used
     ]
 
 
@@ -181,7 +197,13 @@ def _group_label(run: RunData, firsts: Sequence[RunData], ignoring: tuple[str, .
 
 
 def _short(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def _wanted(config: Mapping[str, Any], path: Path, key: str, kind: type) -> Any:
@@ -205,7 +227,9 @@ def _check(row: Row, where: str) -> None:
         if not isinstance(row[key], list) or not all(isinstance(entry, dict) for entry in row[key]):
             raise RunFolderError(f"{where} is damaged: {key} is not a list of records")
     widths = row.get("accuracy_by_width") or {}
-    if not isinstance(widths, dict) or not all(str(width).isdecimal() and len(width) < 10 for width in widths):
+    if not isinstance(widths, dict) or not all(
+        str(width).isdecimal() and len(width) < 10 for width in widths
+    ):
         raise RunFolderError(f"{where} is damaged: accuracy_by_width is {widths!r}")
     _check_numbers(widths, widths, where)
     optional = [key for key in ("accuracy", "loss", "epsilon") if row.get(key) is not None]
@@ -220,7 +244,9 @@ def _check(row: Row, where: str) -> None:
     if not isinstance(row.get("abandoned") or [], list):
         raise RunFolderError(f"{where} is damaged: abandoned is {row['abandoned']!r}, not a list")
     for entry in row["clients"]:
-        _check_numbers(entry, ("client", "width", "tau", "compute_seconds", "transfer_seconds", "waiting"), where)
+        _check_numbers(
+            entry, ("client", "width", "tau", "compute_seconds", "transfer_seconds", "waiting"), where
+        )
 
 
 def _check_texts(row: Row, where: str) -> None:

@@ -1,6 +1,8 @@
-"""How figures look: one colour-blind-safe colour per scheme everywhere, and how they are made and saved. The door to matplotlib.
+"""How figures look: one colour-blind-safe colour per scheme everywhere, and how they are made and saved. The
+door to matplotlib.
 
-Figures are made as objects; pyplot and its global state are not used. matplotlib is loaded when the first figure is made.
+Figures are made as objects; pyplot and its global state are not used. matplotlib is loaded when the first
+figure is made.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette; the schemes have the ones that stay apart best, what is not known shares the rest
-COLOURS = {"heroes": "#0072B2", "fedavg": "#D55E00", "adp": "#E69F00", "heterofl": "#009E73", "flanc": "#CC79A7"}
+COLOURS = {
+    "heroes": "#0072B2",
+    "fedavg": "#D55E00",
+    "adp": "#E69F00",
+    "heterofl": "#009E73",
+    "flanc": "#CC79A7",
+}
 SPARE = ("#000000", "#56B4E9", "#999999")
 MARKERS = {"heroes": "o", "fedavg": "s", "adp": "D", "heterofl": "^", "flanc": "v"}
 DASHES = ("-", "--", ":", "-.")
@@ -83,7 +91,14 @@ def legend(figure: Figure, axes: Axes) -> None:
     longest = max(map(len, labels), default=0)
     columns = 1 if longest > 34 else 2 if longest > 16 else 3
     if labels:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)), frameon=False, fontsize=9)
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=min(columns, len(labels)),
+            frameon=False,
+            fontsize=9,
+        )
 
 
 def as_bytes(figure: Figure, kind: str) -> bytes:

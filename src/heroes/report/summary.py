@@ -61,9 +61,17 @@ class Summary:
 
     def lines(self) -> list[tuple[str, str]]:
         """The summary as (name, text) for people."""
-        ended = {None: "not finished", "rounds": "all rounds done"}.get(self.stopped, f"{self.stopped} reached")
-        best = f"{percent(self.best_accuracy)} in round {self.best_round}" if self.best_accuracy is not None else "not measured"
-        widths = ", ".join(f"{width}: {percent(value)}" for width, value in sorted(self.accuracy_by_width.items()))
+        ended = {None: "not finished", "rounds": "all rounds done"}.get(
+            self.stopped, f"{self.stopped} reached"
+        )
+        best = (
+            f"{percent(self.best_accuracy)} in round {self.best_round}"
+            if self.best_accuracy is not None
+            else "not measured"
+        )
+        widths = ", ".join(
+            f"{width}: {percent(value)}" for width, value in sorted(self.accuracy_by_width.items())
+        )
         lost = ", ".join(f"{count} x {reason}" for reason, count in sorted(self.missing.items()))
         rows = [
             ("accuracy", percent(self.accuracy)),
@@ -91,7 +99,11 @@ class Summary:
 
 def _lost(row: Row) -> Counter[str]:
     """Lost updates by cause; by reason in records that name no causes."""
-    return Counter(row["lost"]) if row.get("lost") else Counter(str(lost.get("reason")) for lost in row["missing"])
+    return (
+        Counter(row["lost"])
+        if row.get("lost")
+        else Counter(str(lost.get("reason")) for lost in row["missing"])
+    )
 
 
 def percent(value: float | None) -> str:

@@ -1,8 +1,8 @@
 """ADP: everyone trains the whole dense model; one tau for all, chosen anew each round for the time budget.
 
-Each client measures, on one batch, loss and gradient at the weights it received and at those it ends with. From the means of
-their Lipschitz constant rho and smoothness beta, and the divergence delta of their gradients, the server predicts for every tau
-how far training would get within the budget, and takes the best.
+Each client measures, on one batch, loss and gradient at the weights it received and at those it ends with.
+From the means of their Lipschitz constant rho and smoothness beta, and the divergence delta of their
+gradients, the server predicts for every tau how far training would get within the budget, and takes the best.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heroes.composition.blocks import grid_selection
 from heroes.fleet.costs import Costs
 from heroes.messages import Assignment, Cohort, Facts, Floats, Plan, Selection, ServerState, Tensors, Update
 from heroes.models.family import Family
-from heroes.planning import load_of, same_tau_plan
-from heroes.schedule import LearningRate
-from heroes.submodels import Cut, Overlay, overlay_mean
+from heroes.planning.loads import load_of, same_tau_plan
+from heroes.planning.schedule import LearningRate
+from heroes.slices.blocks import grid_selection
+from heroes.slices.cuts import Cut, Overlay, overlay_mean
 
 _SMALLEST_BETA = 1e-5
 
@@ -41,7 +41,9 @@ State = ServerState[AdpMemory]
 
 @dataclass(frozen=True)
 class Adp:
-    """The scheme's settings. `time_budget` is R, the seconds the whole run may take; None means what `tau_max / 2` would take."""
+    """The scheme's settings. `time_budget` is R, the seconds the whole run may take; None means what `tau_max
+    / 2` would take.
+    """
 
     family: Family
     costs: Costs
@@ -84,18 +86,30 @@ class Adp:
             budget = self.rounds * (self.tau_max / 2 * step + aggregation)
         candidates = np.arange(1, min(10 * memory.tau, self.tau_max) + 1, dtype=float)
         promise = objective(
-            candidates, memory.lipschitz, memory.smoothness, memory.divergence, eta, self.phi, budget, step, aggregation
+            candidates,
+            memory.lipschitz,
+            memory.smoothness,
+            memory.divergence,
+            eta,
+            self.phi,
+            budget,
+            step,
+            aggregation,
         )
         return int(candidates[int(np.argmin(promise))])
 
-    def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
+    def aggregate(
+        self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]
+    ) -> tuple[State, Facts]:
         """The plain mean over clients; the estimates weighted by their samples."""
         seen: list[Update] = []
         tensors = self.overlay(state.tensors, self._parts(answers, seen))
         memory = _memory(plan.assignments[0].tau, seen, state.memory)
         return replace(state, round=state.round + 1, tensors=tensors, memory=memory), Facts()
 
-    def _parts(self, answers: Iterable[tuple[Assignment, Update]], seen: list[Update]) -> Iterator[tuple[Cut, Tensors]]:
+    def _parts(
+        self, answers: Iterable[tuple[Assignment, Update]], seen: list[Update]
+    ) -> Iterator[tuple[Cut, Tensors]]:
         for assignment, update in answers:
             seen.append(replace(update, tensors={}))
             yield self.cut(assignment.selection), update.tensors
@@ -112,10 +126,12 @@ def objective(
     step: float,
     aggregation: float,
 ) -> Floats:
-    """G(tau): what the loss will be bounded by after spending the budget on rounds of tau steps; less is better.
+    """G(tau): what the loss will be bounded by after spending the budget on rounds of tau steps; less is
+    better.
 
-    h(tau) = (delta/beta) ((eta beta + 1)^tau - 1) - eta delta tau is how far clients drift apart, and
-    T(tau) = (R - b - c) tau / (c tau + b) the local steps the budget allows, with c seconds a step and b an aggregation.
+    h(tau) = (delta/beta) ((eta beta + 1)^tau - 1) - eta delta tau is how far clients drift apart, and T(tau)
+    = (R - b - c) tau / (c tau + b) the local steps the budget allows, with c seconds a step and b an
+    aggregation.
     """
     beta = max(beta, _SMALLEST_BETA)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -127,15 +143,21 @@ def objective(
 
 
 def _memory(tau: int, seen: list[Update], before: AdpMemory) -> AdpMemory:
-    """Sample-weighted means of rho and beta; delta = sum_i D_i |g_i - g| / D with g the weighted mean gradient."""
+    """Sample-weighted means of rho and beta; delta = sum_i D_i |g_i - g| / D with g the weighted mean
+    gradient.
+    """
 
     def mean(values: list[float | None], last: float | None) -> float | None:
-        usable = [(v, u.samples) for v, u in zip(values, seen, strict=True) if v is not None and math.isfinite(v)]
+        usable = [
+            (v, u.samples) for v, u in zip(values, seen, strict=True) if v is not None and math.isfinite(v)
+        ]
         total = sum(samples for _, samples in usable)
         return sum(v * samples for v, samples in usable) / total if total else last
 
     gradients: list[tuple[Tensor, int]] = [
-        (u.gradient.double(), u.samples) for u in seen if u.gradient is not None and bool(torch.isfinite(u.gradient).all())
+        (u.gradient.double(), u.samples)
+        for u in seen
+        if u.gradient is not None and bool(torch.isfinite(u.gradient).all())
     ]
     divergence = before.divergence
     if gradients:

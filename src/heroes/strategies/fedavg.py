@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heroes.composition.blocks import grid_selection
 from heroes.fleet.costs import Costs
 from heroes.messages import Assignment, Cohort, Facts, Plan, Selection, ServerState, Update
 from heroes.models.family import Family
-from heroes.planning import load_of, same_tau_plan
-from heroes.schedule import LearningRate
-from heroes.submodels import Cut, Overlay, overlay_mean
+from heroes.planning.loads import load_of, same_tau_plan
+from heroes.planning.schedule import LearningRate
+from heroes.slices.blocks import grid_selection
+from heroes.slices.cuts import Cut, Overlay, overlay_mean
 
 State = ServerState[None]
 
@@ -47,9 +47,15 @@ class FedAvg:
         """The whole model and the same tau for all."""
         widths = np.full(len(cohort), self.family.max_width, dtype=np.int64)
         load = load_of(cohort, widths, self.costs, count_download=self.count_download)
-        return same_tau_plan(state.round, cohort, load, self.learning_rate.at(state.round), self.serve, self.tau)
+        return same_tau_plan(
+            state.round, cohort, load, self.learning_rate.at(state.round), self.serve, self.tau
+        )
 
-    def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
+    def aggregate(
+        self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]
+    ) -> tuple[State, Facts]:
         """The plain mean over clients."""
-        tensors = self.overlay(state.tensors, ((self.cut(a.selection), update.tensors) for a, update in answers))
+        tensors = self.overlay(
+            state.tensors, ((self.cut(a.selection), update.tensors) for a, update in answers)
+        )
         return replace(state, round=state.round + 1, tensors=tensors), Facts()

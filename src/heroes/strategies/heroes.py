@@ -1,7 +1,7 @@
 """Heroes: enhanced neural composition with adaptive local updates.
 
-Each client gets the widest slice whose step it can afford, the least trained blocks of it, and as many local steps as let
-everyone finish together while the blocks stay evenly trained.
+Each client gets the widest slice whose step it can afford, the least trained blocks of it, and as many local
+steps as let everyone finish together while the blocks stay evenly trained.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from heroes.composition.blocks import add_steps, grid_selection, serve
 from heroes.fleet.costs import Costs
 from heroes.messages import (
     Assignment,
@@ -28,7 +27,8 @@ from heroes.messages import (
     Update,
 )
 from heroes.models.family import Family
-from heroes.pacing import (
+from heroes.planning.loads import Load, assignments, load_of, widths_afforded
+from heroes.planning.pacing import (
     Deadline,
     Goal,
     Intervals,
@@ -40,14 +40,16 @@ from heroes.pacing import (
     pace,
     step_intervals,
 )
-from heroes.planning import Load, assignments, load_of, widths_afforded
-from heroes.schedule import LearningRate
-from heroes.submodels import Cut, Overlay, overlay_mean
+from heroes.planning.schedule import LearningRate
+from heroes.slices.blocks import add_steps, grid_selection, serve
+from heroes.slices.cuts import Cut, Overlay, overlay_mean
 
 
 @dataclass(frozen=True)
 class HeroesMemory:
-    """What Heroes remembers: steps per block, the estimates, the calibration constant of the pace, the last reducing error."""
+    """What Heroes remembers: steps per block, the estimates, the calibration constant of the pace, the last
+    reducing error.
+    """
 
     counters: tuple[int, ...]
     estimates: Estimates | None = None
@@ -60,7 +62,8 @@ State = ServerState[HeroesMemory]
 
 @dataclass(frozen=True)
 class Heroes:
-    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on the fastest.
+    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on
+    the fastest.
 
     `rho` is in seconds; None means a tenth of the round.
     """
@@ -119,22 +122,34 @@ class Heroes:
         for selection, tau in serve(self.blocks, np.array(state.memory.counters, dtype=np.int64), wishes):
             selections.append(selection)
             taus.append(tau)
-        given = assignments(state.round + 1, cohort, load, eta, selections, taus, intervals.straggler.tolist(), probing)
-        return Plan(given, chosen.tau, chosen.rounds, chosen.rule, seconds, chosen.scale, chosen.threshold_unreachable)
+        given = assignments(
+            state.round + 1, cohort, load, eta, selections, taus, intervals.straggler.tolist(), probing
+        )
+        return Plan(
+            given, chosen.tau, chosen.rounds, chosen.rule, seconds, chosen.scale, chosen.threshold_unreachable
+        )
 
-    def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
+    def aggregate(
+        self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]
+    ) -> tuple[State, Facts]:
         """Means over holders; counters and estimates from those who really answered."""
         energy = self._block_energy(state.tensors)
         alphas = tuple(float(energy.sum() - energy[list(a.selection.blocks)].sum()) for a in plan.assignments)
         seen = _Seen(np.array(state.memory.counters, dtype=np.int64))
         tensors = self.overlay(state.tensors, self._parts(answers, seen))
         estimates = mean_estimates(seen.estimates, state.memory.estimates)
-        answered = [alpha for alpha, a in zip(alphas, plan.assignments, strict=True) if a.client in seen.clients]
-        memory = HeroesMemory(tuple(seen.counters.tolist()), estimates, plan.pace_scale, max(answered, default=0.0))
+        answered = [
+            alpha for alpha, a in zip(alphas, plan.assignments, strict=True) if a.client in seen.clients
+        ]
+        memory = HeroesMemory(
+            tuple(seen.counters.tolist()), estimates, plan.pace_scale, max(answered, default=0.0)
+        )
         after = replace(state, round=state.round + 1, tensors=tensors, memory=memory)
         return after, self._facts(memory, plan, alphas)
 
-    def _parts(self, answers: Iterable[tuple[Assignment, Update]], seen: _Seen) -> Iterator[tuple[Cut, Tensors]]:
+    def _parts(
+        self, answers: Iterable[tuple[Assignment, Update]], seen: _Seen
+    ) -> Iterator[tuple[Cut, Tensors]]:
         for assignment, update in answers:
             seen.counters = add_steps(seen.counters, assignment.selection.blocks, assignment.tau)
             seen.estimates.append(update.estimates)
@@ -154,7 +169,10 @@ class Heroes:
             return chosen, Deadline(seconds)
         paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
         if paces[0].rule == "time":  # else the pace does not depend on the client
-            paces = [self._pace(state, eta, mu, nu) for mu, nu in zip(load.mu.tolist(), load.nu.tolist(), strict=True)]
+            paces = [
+                self._pace(state, eta, mu, nu)
+                for mu, nu in zip(load.mu.tolist(), load.nu.tolist(), strict=True)
+            ]
         deadline = fastest_deadline(load.mu, load.nu, paces)
         assert deadline.setter is not None
         return paces[deadline.setter], deadline
@@ -194,7 +212,9 @@ class Heroes:
             estimates=estimates,
             reducing_error=memory.reducing_error,
             reducing_errors=alphas,
-            bound=bound(estimates, plan.rounds_left or 1, tau, eta, memory.reducing_error) if estimates else None,
+            bound=bound(estimates, plan.rounds_left or 1, tau, eta, memory.reducing_error)
+            if estimates
+            else None,
             step_size_ok=None if smoothness is None else eta * 6 * smoothness * tau <= 1,
         )
 

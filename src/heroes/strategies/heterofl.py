@@ -1,8 +1,9 @@
-"""HeteroFL: each client trains the leading channels of the dense model, as many as its device affords; the mean over holders.
+"""HeteroFL: each client trains the leading channels of the dense model, as many as its device affords; the
+mean over holders.
 
 The official code's extras are options: `scaler` divides hidden activations by the width's share in training,
-`mask_absent_labels` keeps a client's loss from pushing down classes it does not hold (both happen in local training), and
-`label_split` averages each row of the classifier only over clients that hold its class.
+`mask_absent_labels` keeps a client's loss from pushing down classes it does not hold (both happen in local
+training), and `label_split` averages each row of the classifier only over clients that hold its class.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from heroes.composition.blocks import grid_selection
 from heroes.fleet.costs import Costs
 from heroes.messages import Assignment, Cohort, Facts, Plan, Selection, ServerState, Tensors, Update
 from heroes.models.family import Family
-from heroes.planning import load_of, same_tau_plan, widths_afforded
-from heroes.schedule import LearningRate
-from heroes.submodels import Cut, Overlay, Slice, overlay_mean
+from heroes.planning.loads import load_of, same_tau_plan, widths_afforded
+from heroes.planning.schedule import LearningRate
+from heroes.slices.blocks import grid_selection
+from heroes.slices.cuts import Cut, Overlay, Slice, overlay_mean
 
 State = ServerState[None]
 
 
 @dataclass(frozen=True)
 class HeteroFL:
-    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on the fastest."""
+    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on
+    the fastest.
+    """
 
     family: Family
     costs: Costs
@@ -54,11 +57,17 @@ class HeteroFL:
         """Width by what the device affords, the same tau for all."""
         widths = widths_afforded(cohort, self.costs, self.step_limit)
         load = load_of(cohort, widths, self.costs, count_download=self.count_download)
-        return same_tau_plan(state.round, cohort, load, self.learning_rate.at(state.round), self.serve, self.tau)
+        return same_tau_plan(
+            state.round, cohort, load, self.learning_rate.at(state.round), self.serve, self.tau
+        )
 
-    def aggregate(self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]) -> tuple[State, Facts]:
+    def aggregate(
+        self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]
+    ) -> tuple[State, Facts]:
         """Element by element the plain mean over the clients that hold it."""
-        return replace(state, round=state.round + 1, tensors=self.overlay(state.tensors, self._parts(answers))), Facts()
+        return replace(
+            state, round=state.round + 1, tensors=self.overlay(state.tensors, self._parts(answers))
+        ), Facts()
 
     def _parts(self, answers: Iterable[tuple[Assignment, Update]]) -> Iterator[tuple[Cut, Tensors]]:
         for assignment, update in answers:

@@ -1,4 +1,6 @@
-"""The model and the data of this federation. Both are examples that run as they are: put yours in their place."""
+"""The model and the data of this federation. Both are examples that run as they are: put yours in their
+place.
+"""
 
 import torch
 from torch import nn
@@ -10,11 +12,15 @@ from heroes.flower_app import Parts
 def build(width: int) -> nn.Module:
     """A model for every width from 1 to model.max_width; hidden layers grow with the width."""
     hidden = 16 * width
-    return nn.Sequential(nn.Linear(20, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 4))
+    return nn.Sequential(
+        nn.Linear(20, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 4)
+    )
 
 
 def data(client: int | None) -> heroes.Examples:
-    """On a node: the examples of this client, which stay there. On the server, where client is None: the test examples."""
+    """On a node: the examples of this client, which stay there. On the server, where client is None: the test
+    examples.
+    """
     draw = torch.Generator().manual_seed(0)
     centres = torch.randn(4, 20, generator=draw)
     draw.manual_seed(1 if client is None else 2 + client)

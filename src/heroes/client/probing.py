@@ -1,0 +1,69 @@
+"""What a client can tell about the loss around its model, from gradients on a few probe batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heroes.messages import Estimates
+from heroes.models.family import LocalModel
+
+Batch = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Losses and gradients on the probe batches at some plain weights."""
+
+    weights: Mapping[str, Tensor]
+    losses: tuple[float, ...]
+    gradients: Tensor  # (batch, all weights in a row), double precision
+
+    @property
+    def gradient(self) -> Tensor:
+        """The mean over the batches."""
+        return self.gradients.mean(dim=0)
+
+
+def probe(model: LocalModel, weights: Mapping[str, Tensor], batches: Sequence[Batch]) -> Probe:
+    """Load the weights into the plain model and take its gradient on every batch."""
+    model.load(weights)
+    model.module.eval()
+    parameters = [p for p in model.parameters.values() if p.requires_grad]
+    losses, rows = [], []
+    for inputs, targets in batches:
+        loss = F.cross_entropy(model(inputs), targets)
+        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        flat = [torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)]
+        rows.append(torch.cat([g.reshape(-1) for g in flat]).double().cpu())
+        losses.append(float(loss.detach()))
+    return Probe(weights, tuple(losses), torch.stack(rows))
+
+
+def estimate(loss: float, before: Probe | None, after: Probe | None) -> Estimates:
+    """L, sigma^2, G^2 and the loss's own Lipschitz constant, from probes at the received weights and at the
+    trained ones.
+    """
+    if before is None or after is None:
+        return Estimates(loss)
+    moved = math.sqrt(
+        sum(
+            float((end.double() - before.weights[name].double()).square().sum())
+            for name, end in after.weights.items()
+        )
+    )
+    count = len(before.losses)
+    spread = float((before.gradients - before.gradient).square().sum())
+    rise = sum(after.losses) - sum(before.losses)
+    return Estimates(
+        loss=loss,
+        smoothness=float((after.gradient - before.gradient).norm()) / moved if moved > 0 else None,
+        variance=spread / (count - 1) if count > 1 else None,
+        gradient=float(before.gradients.square().sum(dim=1).mean()),
+        lipschitz=abs(rise) / count / moved if moved > 0 else None,
+    )

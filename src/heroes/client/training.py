@@ -1,0 +1,267 @@
+"""The client's whole job: load a slice, run tau steps of SGD on its own data, say what it saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.sgd import sgd
+
+from heroes import seeds
+from heroes.client.probing import Batch, Probe, estimate, probe
+from heroes.data.examples import Examples
+from heroes.errors import ExchangeError
+from heroes.messages import Integers, Lost, Task, Tensors, Update
+from heroes.models.family import Family, LocalModel
+from heroes.slices.compose import orthogonality
+from heroes.slices.exchange import Upload, pack_update, pack_with_feedback, unpack_update
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How clients train, the same for all of them.
+
+    `train_in`: "factors" trains basis and coefficient through the composition; "weights" trains the composed
+    weights and decomposes them afterwards; "dense" is for schemes without composition, whose tensors are the
+    weights. `scaler` and `mask_absent_labels` are HeteroFL's extras, `send_gradient` is ADP's, `send_labels`
+    HeteroFL's.
+    """
+
+    batch_size: int = 32
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    clip: float | None = None
+    regulariser: float = 0.0
+    train_in: str = "factors"
+    probes: int = 2
+    up_bits: int = 32
+    scaler: bool = False
+    mask_absent_labels: bool = False
+    send_gradient: bool = False
+    send_labels: bool = False
+
+
+class Trainer:
+    """Trains tasks, one after the other. Keeps one model per width."""
+
+    def __init__(self, family: Family, settings: LocalSettings, device: torch.device | None = None) -> None:
+        self.family = family
+        self.settings = settings
+        self.device = device or torch.device("cpu")
+        self._models: dict[tuple[str, int], LocalModel] = {}
+
+    def answer(self, task: Task, examples: Examples, share: Integers) -> Update | Lost:
+        """One client's round, or what went wrong in it: one client does not end a run."""
+        try:
+            return self.train(task, examples, share)
+        except Exception as error:  # the user's model and transform can fail in any way
+            return Lost(task.assignment.client, said(error))
+
+    def train(self, task: Task, examples: Examples, share: Integers) -> Update:
+        """One client's round, as the server will see it."""
+        update = self.trained(task, examples, share)
+        packed, residuals = self.packed(task, update.tensors)
+        tensors = update.tensors if packed is None else unpack_update(packed, task.tensors)
+        return replace(update, tensors=tensors, residuals=residuals)
+
+    def trained(self, task: Task, examples: Examples, share: Integers) -> Update:
+        """One client's round, before anything is rounded."""
+        settings, assignment = self.settings, task.assignment
+        width = assignment.selection.width
+        labels = (
+            tuple(torch.unique(examples.targets[torch.from_numpy(share)]).tolist())
+            if self._needs_labels
+            else ()
+        )
+        with own_randomness(task.seed):
+            rng = np.random.default_rng(task.seed)
+            batches = draw_batches(share, settings.batch_size, assignment.tau, rng)
+            probes = draw_batches(
+                share, settings.batch_size, settings.probes if assignment.probes else 0, rng
+            )
+            probe_batches = [examples.batch(indices, self.device) for indices in probes]
+            before = self._probe(width, task.tensors, probe_batches)
+            loss, trained = self._descend(
+                task, (examples.batch(i, self.device, rng) for i in batches), labels
+            )
+            after = self._probe(width, trained, probe_batches)
+        answer = self.family.factors(trained, task.tensors) if settings.train_in == "weights" else trained
+        return Update(
+            client=assignment.client,
+            round=assignment.round,
+            tensors=answer,
+            samples=len(share),
+            estimates=estimate(loss, before, after),
+            gradient=before.gradient.float() if before is not None and settings.send_gradient else None,
+            labels=labels if settings.send_labels else (),
+            nonce=assignment.nonce,
+        )
+
+    def packed(self, task: Task, tensors: Tensors) -> tuple[Upload | None, Tensors | None]:
+        """Trained tensors in the configured number of bits, and what rounding leaves out; None: they travel
+        as they are.
+        """
+        bits, feedback = self.settings.up_bits, task.residuals
+        if bits == 32 and feedback is None:
+            return None, None
+        try:
+            if feedback is None:
+                return pack_update(tensors, task.tensors, bits, seeds.number(task.seed, "upload")), None
+            return pack_with_feedback(tensors, task.tensors, bits, feedback)
+        except ExchangeError:  # not finite: the server will see that and say so
+            return None, feedback
+
+    def model(self, kind: str, width: int) -> LocalModel:
+        """The resident model of this kind ("dense" or "composed") and width."""
+        key = kind, width
+        if key not in self._models:
+            make: Callable[[int], LocalModel] = getattr(self.family, kind)
+            self._models[key] = make(width)
+            _lay_out(self._models[key].module.to(self.device))
+            if self.settings.scaler:
+                scale_activations(self._models[key].module, self.family.max_width / width)
+        return self._models[key]
+
+    def loaded(self, tensors: Tensors, width: int) -> LocalModel:
+        """The resident model that takes the scheme's tensors as they are, with these in it: ready to be
+        tested.
+        """
+        model = self.model("dense" if self.settings.train_in == "dense" else "composed", width)
+        model.load(tensors)
+        return model
+
+    @property
+    def _needs_labels(self) -> bool:
+        return self.settings.send_labels or self.settings.mask_absent_labels
+
+    def _probe(self, width: int, tensors: Mapping[str, Tensor], batches: list[Batch]) -> Probe | None:
+        return (
+            probe(self.model("dense", width), self.family.plain_weights(tensors), batches)
+            if batches
+            else None
+        )
+
+    def _descend(
+        self, task: Task, batches: Iterator[Batch], labels: tuple[int, ...]
+    ) -> tuple[float, dict[str, Tensor]]:
+        """Run SGD; the mean loss over the steps, and the tensors at the end."""
+        settings, assignment = self.settings, task.assignment
+        factors = settings.train_in == "factors"
+        model = self.model("composed" if factors else "dense", assignment.selection.width)
+        model.load(task.tensors if factors else self.family.plain_weights(task.tensors))
+        model.module.train()
+        parameters = [p for p in model.parameters.values() if p.requires_grad]
+        momenta: list[Tensor | None] = [torch.zeros_like(p) for p in parameters]
+        total = torch.zeros((), device=self.device)
+        for inputs, targets in batches:
+            loss = F.cross_entropy(self._scores(model, inputs, labels), targets)
+            total += loss.detach()
+            if settings.regulariser:
+                loss = loss + settings.regulariser * sum(orthogonality(basis) for basis in model.bases)
+            loss.backward()
+            self.step(parameters, momenta, assignment.learning_rate)
+        return float(total) / assignment.tau, model.read()
+
+    def step(
+        self, parameters: list[nn.Parameter], momenta: list[Tensor | None], learning_rate: float
+    ) -> None:
+        """One step of SGD in a single call: torch's optimiser object does the same with more Python around
+        it.
+
+        The fused update counts on gradients lying in memory like their parameters, as `backward` leaves them.
+        """
+        settings = self.settings
+        if settings.clip is not None:
+            nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
+        reached = [n for n, p in enumerate(parameters) if p.grad is not None]
+        with torch.no_grad():
+            sgd(
+                [parameters[n] for n in reached],
+                [p.grad for p in parameters if p.grad is not None],
+                [momenta[n] for n in reached],
+                fused=self.device.type in ("cpu", "cuda"),
+                weight_decay=settings.weight_decay,
+                momentum=settings.momentum,
+                lr=learning_rate,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
+        for parameter in parameters:
+            parameter.grad = None
+
+    def _scores(self, model: LocalModel, inputs: Tensor, labels: tuple[int, ...]) -> Tensor:
+        scores = model(inputs)
+        if not self.settings.mask_absent_labels:
+            return scores
+        held = torch.zeros(scores.shape[1], device=scores.device)
+        held[list(labels)] = 1.0
+        return scores * held
+
+
+@torch.no_grad()
+def _lay_out(module: nn.Module) -> None:
+    """Channels last in memory, which convolutions are fastest on."""
+    for parameter in module.parameters():
+        if parameter.dim() == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+
+
+def scale_activations(module: nn.Module, factor: float) -> None:
+    """Multiply what hidden convolutions and linear layers put out, in training only; the output layer is the
+    last of them.
+    """
+    layers = [m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))]
+    for layer in layers[:-1]:
+        layer.register_forward_hook(lambda m, _, out: out * factor if m.training else out)
+
+
+def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Generator) -> list[Integers]:
+    """`count` batches from a client's examples: shuffled passes, no example twice in a batch, smaller if it
+    has fewer.
+    """
+    size = min(batch_size, len(share))
+    per_pass = len(share) // size
+    batches: list[Integers] = []
+    while len(batches) < count:
+        shuffled = rng.permutation(share)[: per_pass * size].reshape(per_pass, size)
+        batches.extend(shuffled)
+    return batches[:count]
+
+
+def said(error: Exception) -> str:
+    """An error in one line.
+
+    >>> said(KeyError("bias"))
+    "KeyError: 'bias'"
+    """
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums do not depend on how many threads share them: there is one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def own_randomness(seed: int) -> Iterator[None]:
+    """Whatever draws from torch's global generator (dropout) draws from this seed, and leaves no trace."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)

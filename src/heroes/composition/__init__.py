@@ -1,1 +1,0 @@
-"""Neural composition: a weight as a shared basis times coefficient blocks. Tensors in, tensors out."""

@@ -1,0 +1,114 @@
+"""What a round costs each client, and the assignments that say so. Shared by all schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from heroes.fleet.costs import Costs
+from heroes.messages import Assignment, Cohort, Floats, Integers, Plan, Selection
+from heroes.planning.pacing import affordable_widths
+
+
+@dataclass(frozen=True)
+class Load:
+    """Per client, in the cohort's order: `mu` seconds of a step, `nu` seconds of all that does not depend on
+    tau.
+    """
+
+    widths: Integers
+    mu: Floats
+    transfer: Floats
+    probing: Floats
+    bytes_up: Integers
+    bytes_down: Integers
+
+    @property
+    def nu(self) -> Floats:
+        return self.transfer + self.probing
+
+
+def widths_afforded(cohort: Cohort, costs: Costs, step_limit: float | None) -> Integers:
+    """For every client the largest width whose step keeps to the limit: by default to what a step of the
+    dense complete model takes on the fastest device.
+    """
+    limit = float(costs.probe_flops[-1]) / cohort.fastest if step_limit is None else step_limit
+    return affordable_widths(costs.step_flops, cohort.speed, limit)
+
+
+def load_of(
+    cohort: Cohort, widths: Integers, costs: Costs, *, probes: int = 0, count_download: bool = True
+) -> Load:
+    """What these widths cost these clients. Probing takes a gradient per probe batch before training and
+    another after it.
+    """
+    row = widths - 1
+    up, down = costs.bytes_up[row], costs.bytes_down[row]
+    return Load(
+        widths=widths,
+        mu=costs.step_flops[row] / cohort.speed,
+        transfer=up / cohort.upload + (down / cohort.download if count_download else 0.0) + cohort.overhead,
+        probing=2 * probes * costs.probe_flops[row] / cohort.speed,
+        bytes_up=up,
+        bytes_down=down,
+    )
+
+
+def assignments(
+    round_number: int,
+    cohort: Cohort,
+    load: Load,
+    learning_rate: float,
+    selections: Sequence[Selection],
+    taus: Sequence[int],
+    stragglers: Sequence[bool] | None = None,
+    probes: bool = True,
+) -> tuple[Assignment, ...]:
+    """One assignment per client of the cohort, in its order."""
+    late = [False] * len(cohort) if stragglers is None else stragglers
+    columns = (load.mu, load.probing, load.transfer, load.bytes_down, load.bytes_up)
+    each = zip(
+        cohort.clients.tolist(),
+        cohort.devices,
+        selections,
+        taus,
+        late,
+        *(column.tolist() for column in columns),
+        strict=True,
+    )
+    return tuple(
+        Assignment(
+            round=round_number,
+            client=client,
+            device=device,
+            selection=selection,
+            tau=tau,
+            learning_rate=learning_rate,
+            step_seconds=step,
+            probe_seconds=probe,
+            transfer_seconds=transfer,
+            bytes_down=down,
+            bytes_up=up,
+            straggler=straggler,
+            probes=probes,
+        )
+        for client, device, selection, tau, straggler, step, probe, transfer, down, up in each
+    )
+
+
+def same_tau_plan(
+    rounds_done: int,
+    cohort: Cohort,
+    load: Load,
+    learning_rate: float,
+    serve: Callable[[int], Selection],
+    tau: int,
+    rule: str = "fixed",
+) -> Plan:
+    """Everyone trains what its width is served, for the same number of steps; `rule` says where they came
+    from.
+    """
+    selections = [serve(width) for width in load.widths.tolist()]
+    taus = [tau] * len(cohort)
+    given = assignments(rounds_done + 1, cohort, load, learning_rate, selections, taus)
+    return Plan(given, tau_star=float(tau), rule=rule)

@@ -1,0 +1,128 @@
+"""What a round came to: an attempt at it, and the record that is written of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from heroes.contracts import Timing
+from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState
+from heroes.server.pairing import Pairing
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Attempt(Generic[M]):
+    """A round as it was tried: `after` is the state that it would lead to."""
+
+    plan: Plan
+    answers: Pairing
+    after: ServerState[M]
+    facts: Facts
+    timing: Timing
+
+    @cached_property
+    def arrived(self) -> set[int]:
+        """The clients that sent something, whether it counted or not."""
+        return {*self.answers.answered, *(lost.client for lost in self.answers.lost if lost.arrived)}
+
+    @property
+    def bytes_up(self) -> int:
+        return sum(a.bytes_up for a in self.plan.assignments if a.client in self.arrived)
+
+    @property
+    def bytes_down(self) -> int:
+        return sum(a.bytes_down for a in self.plan.assignments)
+
+    def abandoned(self) -> Abandoned:
+        clients = tuple(a.client for a in self.plan.assignments)
+        return Abandoned(
+            self.timing.duration, self.bytes_up, self.bytes_down, clients, tuple(self.answers.lost)
+        )
+
+    def charged(self, state: ServerState[M]) -> ServerState[M]:
+        """The state with the attempt's time and traffic spent."""
+        return replace(
+            state,
+            seconds=state.seconds + self.timing.duration,
+            bytes_up=state.bytes_up + self.bytes_up,
+            bytes_down=state.bytes_down + self.bytes_down,
+        )
+
+
+def record(
+    tried: Attempt[M], abandoned: Sequence[Abandoned], *, idle: float, clock: str, epsilon: float | None
+) -> tuple[ServerState[M], RoundRecord]:
+    """Add the round's time and traffic to the state, and write the round down."""
+    plan, answers, timing = tried.plan, tried.answers, tried.timing
+    state = tried.charged(tried.after)
+    losses = [loss for _, loss in answers.answered.values() if loss is not None]
+    waited = [
+        float(w) for a, w in zip(plan.assignments, timing.waiting, strict=True) if a.client in tried.arrived
+    ]
+    lost = [*answers.lost, *(one for before in abandoned for one in before.missing)]
+    return state, RoundRecord(
+        round=state.round,
+        seconds=state.seconds,
+        duration=timing.duration,
+        waiting=float(np.mean(waited)) if waited else 0.0,
+        bytes_up=tried.bytes_up,
+        bytes_down=tried.bytes_down,
+        traffic=state.bytes_up + state.bytes_down,
+        learning_rate=plan.assignments[0].learning_rate,
+        loss=float(np.mean(losses)) if losses else None,
+        tau_star=plan.tau_star,
+        rounds_left=plan.rounds_left,
+        rule=plan.rule,
+        deadline=plan.deadline,
+        threshold_unreachable=plan.threshold_unreachable,
+        facts=replace(tried.facts, reducing_errors=None),  # each client's stands with the client
+        missing=tuple(answers.lost),
+        clients=tuple(_client(n, a, tried) for n, a in enumerate(plan.assignments)),
+        lost=dict(sorted(Counter(one.cause for one in lost).items())),
+        abandoned=tuple(abandoned),
+        idle=idle,
+        clock=clock,
+        epsilon=epsilon,
+    )
+
+
+def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
+    samples, loss = tried.answers.answered.get(a.client, (None, None))
+    came = a.client in tried.arrived
+    computing, travelling = tried.timing.spent.get(a.client, (a.compute_seconds, a.transfer_seconds))
+    return ClientRecord(
+        client=a.client,
+        device=a.device,
+        width=a.selection.width,
+        groups=a.selection.groups,
+        blocks=a.selection.blocks,
+        tau=a.tau,
+        compute_seconds=computing,
+        transfer_seconds=travelling,
+        waiting=float(tried.timing.waiting[n]) if came else 0.0,
+        bytes_up=a.bytes_up if came else 0,
+        bytes_down=a.bytes_down,
+        straggler=a.straggler,
+        loss=loss,
+        samples=samples,
+        reducing_error=tried.facts.reducing_errors[n] if tried.facts.reducing_errors else None,
+    )
+
+
+def given_up(needed: int, number: int, abandoned: Sequence[Abandoned]) -> str:
+    """Why a round could not be had."""
+    last = abandoned[-1]
+    first, missing = last.missing[0], len({lost.client for lost in last.missing})
+    diverged = any(lost.cause == "finite" for lost in last.missing)
+    hint = "; a smaller training.learning_rate or a training.clip may help" if diverged else ""
+    return (
+        f"round {number} was begun {len(abandoned)} times and never had the {needed} updates it needs: the last time "
+        f"{missing} of {len(last.clients)} clients were missing, for example client {first.client}: {first.reason}{hint}"
+    )

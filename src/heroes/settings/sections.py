@@ -1,0 +1,445 @@
+"""The sections of a configuration: every key, its default, its range and what it means. The one place for
+defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Range = tuple[Positive, Positive]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_a_word(cls, tree: Any) -> Any:
+        """TOML has no null: the word "none" unsets a key that may be unset. TOML's lists are our pairs."""
+        if not isinstance(tree, Mapping):
+            return tree
+        optional = {
+            name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)
+        }
+        plain = {key: None if value == "none" and key in optional else value for key, value in tree.items()}
+        return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+
+
+class FederationConfig(Section):
+    """Who takes part, and when it is over: whichever limit comes first."""
+
+    clients: Whole = 40
+    """number of clients"""
+    cohort: Whole = 10
+    """clients that take part in each round"""
+    rounds: Whole = 40
+    """stop after this many rounds"""
+    time_budget: Positive | None = None
+    """stop after this many seconds of the clock"""
+    traffic_budget: Positive | None = None
+    """stop after this many megabytes, both ways"""
+    target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
+    """stop when the complete model reaches this test accuracy (0 to 1)"""
+    target_loss: Positive | None = None
+    """stop when the clients' mean training loss falls to this"""
+
+    @model_validator(mode="after")
+    def _cohort_fits(self) -> Self:
+        if self.cohort > self.clients:
+            raise ValueError(
+                f"cohort is {self.cohort} but there are only {self.clients} clients; use a cohort of at most {self.clients}"
+            )
+        return self
+
+
+class DataConfig(Section):
+    """What the clients learn from."""
+
+    name: str = "digits"
+    """the data set"""
+    partition: str = "gamma"
+    """how examples are shared out over clients"""
+    gamma: Annotated[float, Field(ge=0, le=100)] = 40.0
+    """for partition gamma: percent of a client's examples that come from its main class"""
+    alpha: Positive = 0.5
+    """for partition dirichlet: concentration; smaller is less even"""
+    phi: Annotated[int, Field(ge=0)] = 40
+    """for partition missing: how many classes each client lacks"""
+    examples_per_client: Whole | None = None
+    """how many each client draws from all examples, so that clients can be more than these; none: no two
+    clients share any
+    """
+    directory: str | None = None
+    """where data sets lie, one folder each; none is $HEROES_DATA, else the user's data folder"""
+    source: str | None = None
+    """the file or folder of this data set, when it does not lie in the directory"""
+    augment: bool = True
+    """cifar10, imagenet100: flip and crop training images"""
+    size: Annotated[int, Field(ge=8, le=1024)] = 144
+    """imagenet100: images are resized to size x size"""
+    classes: tuple[str, ...] = ()
+    """imagenet100: the class folders to take; an empty list is the first 100 by name"""
+    writers: str | None = None
+    """mnist: an .npz file with the writer of every training digit, for partition natural"""
+    minimum_windows: Whole = 1
+    """shakespeare: roles with fewer windows are left out"""
+    roles: Whole | None = None
+    """shakespeare: keep this many roles, drawn by the seed"""
+    test_limit: Whole | None = None
+    """test on this many examples, drawn by the seed"""
+
+
+class ModelConfig(Section):
+    """What is trained."""
+
+    name: str = "digits_cnn"
+    """the model"""
+    max_width: Annotated[int, Field(ge=1, le=64)] = 4
+    """P: the width of the complete model; 1 means that every client trains all of it"""
+    rank_ratio: Positive = 1.0
+    """rank of a basis, relative to the layer's outputs at width 1"""
+    norm: Literal["group", "none"] = "group"
+    """normalisation: one group per channel group, or none"""
+    small_images: bool = False
+    """resnet18: a 3x3 stem without pooling, for images below about 100 pixels"""
+    cell: Literal["rnn", "lstm", "gru"] = "rnn"
+    """char_rnn: the recurrent layer"""
+
+
+class TrainingConfig(Section):
+    """How clients train."""
+
+    batch_size: Whole = 16
+    """examples in a mini-batch"""
+    learning_rate: Positive = 0.1
+    """step size of the first round"""
+    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """factor on the step size after every round"""
+    learning_rate_floor: NotNegative = 0.0
+    """the step size never falls below this"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """of SGD; starts from zero in every round"""
+    weight_decay: NotNegative = 0.0
+    """L2 penalty of SGD"""
+    clip: Positive | None = 2.0
+    """largest norm of a gradient; "none" for no limit"""
+    regulariser: NotNegative = 0.0
+    """weight of the orthogonality penalty on every basis"""
+    train_in: Literal["factors", "weights"] = "factors"
+    """what SGD moves: basis and coefficient, or the composed weights, decomposed afterwards"""
+    probes: Annotated[int, Field(ge=0, le=64)] = 2
+    """batches on which clients estimate L, sigma^2 and G^2, twice a round; 0 for no estimates, else at least
+    2
+    """
+    probe_every: Whole = 5
+    """rounds from one estimate to the next; the clock charges for each"""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """where tensors live while training"""
+
+    @model_validator(mode="after")
+    def _variance_needs_two(self) -> Self:
+        if self.probes == 1:
+            raise ValueError(
+                "probes is 1 but a variance needs at least 2 batches; use 0 (no estimates) or 2 and more"
+            )
+        return self
+
+
+class HeroesConfig(Section):
+    """The scheme: Heroes and its ablations."""
+
+    name: Literal["heroes"] = "heroes"
+    """the scheme"""
+    blocks: Literal["grid", "free", "nested"] = "grid"
+    """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the
+    leading ones
+    """
+    adaptive_tau: bool = True
+    """whether clients get as many steps as let all finish together; if not, all do tau_first"""
+    pace: Literal["calibrated", "bound", "constant"] = "calibrated"
+    """the step count aimed at: the bound's formula scaled so that it starts at tau_first; the literal
+    formula; or tau_first
+    """
+    deadline: Literal["mean", "fastest"] = "mean"
+    """the length of a round: the average client does tau* steps, or the fastest client sets it"""
+    tau_first: Whole = 10
+    """local steps of everyone in the first round"""
+    tau_min: Whole = 2
+    """fewest local steps"""
+    tau_max: Whole = 50
+    """most local steps"""
+    rho: NotNegative | Literal["auto"] = "auto"
+    """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
+    device
+    """
+    threshold: Positive | None = None
+    """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
+
+    @model_validator(mode="after")
+    def _tau_in_order(self) -> Self:
+        if not self.tau_min <= self.tau_first <= self.tau_max:
+            raise ValueError(
+                f"tau_min, tau_first, tau_max are {self.tau_min}, {self.tau_first}, {self.tau_max}; "
+                "they must not decrease in this order"
+            )
+        return self
+
+
+class FedAvgConfig(Section):
+    """The scheme: federated averaging of the dense model."""
+
+    name: Literal["fedavg"] = "fedavg"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+
+
+class AdpConfig(Section):
+    """The scheme: the dense model with one tau for all, adapted to the time budget."""
+
+    name: Literal["adp"] = "adp"
+    """the scheme"""
+    tau_first: Whole = 1
+    """local steps of everyone in the first round"""
+    tau_max: Whole = 100
+    """most local steps"""
+    phi: Positive = 5e-5
+    """the control parameter of the search: smaller values count drift between clients for more"""
+
+    @model_validator(mode="after")
+    def _tau_in_order(self) -> Self:
+        if self.tau_first > self.tau_max:
+            raise ValueError(
+                f"tau_first is {self.tau_first} but tau_max is {self.tau_max}; tau_first must not be larger"
+            )
+        return self
+
+
+class HeteroFLConfig(Section):
+    """The scheme: the leading channels of the dense model, as many as a device affords."""
+
+    name: Literal["heterofl"] = "heterofl"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
+    device
+    """
+    scaler: bool = False
+    """divide hidden activations by the width's share of the full width, in training"""
+    mask_absent_labels: bool = False
+    """set the scores of classes that a client does not hold to zero, in training"""
+    label_split: bool = False
+    """average a row of the classifier only over clients that hold its class"""
+
+
+class FlancConfig(Section):
+    """The scheme: a shared basis, and a separate coefficient for every width."""
+
+    name: Literal["flanc"] = "flanc"
+    """the scheme"""
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+    step_limit: Positive | Literal["auto"] = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
+    device
+    """
+    regulariser: NotNegative = 0.1
+    """weight of the orthogonality penalty on every basis"""
+
+
+SCHEMES: dict[str, type[HeroesConfig | FedAvgConfig | AdpConfig | HeteroFLConfig | FlancConfig]] = {
+    "heroes": HeroesConfig,
+    "fedavg": FedAvgConfig,
+    "adp": AdpConfig,
+    "heterofl": HeteroFLConfig,
+    "flanc": FlancConfig,
+}
+
+
+class ExchangeConfig(Section):
+    """How tensors travel, for any scheme."""
+
+    up_bits: Literal[32, 16, 8, 4, 2] = 32
+    """bits of a value on its way up; below 32 differences travel, rounded at random so that the mean is right
+    """
+    down_bits: Literal[32, 16, 8] = 32
+    """bits of a value on its way down, rounded to nearest"""
+    error_feedback: bool = False
+    """whether a client adds what rounding left out to what it sends next, rounded to nearest"""
+
+
+class FleetConfig(Section):
+    """The pretend world: devices and links."""
+
+    name: str = "boards"
+    """the kind of fleet"""
+    upload: Range | None = None
+    """range of upload speeds in Mb/s, instead of the fleet's own"""
+    download: Range | None = None
+    """range of download speeds in Mb/s, instead of the fleet's own"""
+    jitter: Annotated[float, Field(ge=0, le=0.5)] | None = None
+    """relative deviation of step times, instead of the fleet's own"""
+    csv: str | None = None
+    """a file with a fleet of your own: columns device, gflops and, as wanted, share, upload_mbps,
+    download_mbps
+    """
+    count_download: bool = True
+    """whether the clock counts downloads"""
+
+    @model_validator(mode="after")
+    def _ranges_in_order(self) -> Self:
+        for name in ("upload", "download"):
+            pair = getattr(self, name)
+            if pair is not None and pair[0] > pair[1]:
+                raise ValueError(
+                    f"{name} is {list(pair)}; the first number must not be larger than the second"
+                )
+        return self
+
+
+class FaultsConfig(Section):
+    """What goes wrong in the pretend world; the rates are chances of a client in a round, drawn from the
+    seed.
+    """
+
+    dropout: Share = 0.0
+    """a client is gone before it trains"""
+    upload_loss: Share = 0.0
+    """a client trains and is gone before its update is in"""
+    crash: Share = 0.0
+    """a client fails half-way through its training"""
+    stall: Share = 0.0
+    """a client takes stall_factor times as long to train"""
+    stall_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 10.0
+    """how much longer a stalled client trains"""
+    garbage: Share = 0.0
+    """a client sends an update that makes no sense"""
+    silent: bool = False
+    """whether the server hears nothing of a client that is gone, and waits for it until the round's deadline
+    """
+    attackers: Share = 0.0
+    """share of all clients that are hostile, in every round they take part in"""
+    attack: Literal["flip", "scale", "noise"] = "flip"
+    """what hostile clients send, attack_scale times: their change with the sign turned, their change, or
+    noise as large as it
+    """
+    attack_scale: Positive = 10.0
+    """how many times as large as an honest change a hostile one is"""
+    availability: Literal["always", "day_night"] = "always"
+    """when clients can be asked: always, or for a part of every day that begins at another time for each"""
+    day: Positive = 86400.0
+    """day_night: virtual seconds of a day"""
+    awake: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """day_night: part of the day in which a client can be asked"""
+
+    @model_validator(mode="after")
+    def _one_fault_at_most(self) -> Self:
+        total = self.dropout + self.upload_loss + self.crash + self.stall + self.garbage
+        if total > 1 + 1e-9:
+            raise ValueError(
+                f"dropout, upload_loss, crash, stall and garbage add up to {total:g}; they must not exceed 1"
+            )
+        return self
+
+
+class ServerConfig(Section):
+    """What the server does about clients that are late or missing."""
+
+    deadline: Positive | None = None
+    """seconds after which a round is closed with whoever is in"""
+    deadline_factor: Positive | None = None
+    """the same as a multiple of the planned length of the round; the earlier of the two counts"""
+    at_least: Annotated[int, Field(ge=0)] = 1
+    """updates that a round needs; with fewer it is begun again with fresh clients"""
+    attempts: Whole = 5
+    """how often a round may be begun before the run stops with an error"""
+    oversample: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """ask so many times the cohort and take the updates that are in first"""
+
+
+class RobustConfig(Section):
+    """How the server defends the model against updates that are well-formed and wrong."""
+
+    clip: Positive | Literal["auto"] | None = None
+    """largest norm of a client's change; auto is the median of the round; none is no limit"""
+    combine: Literal["mean", "median", "trimmed_mean"] = "mean"
+    """how updates become one, value by value, over the clients that hold it"""
+    trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
+    """trimmed_mean: the share of the lowest and of the highest values that is left out"""
+    guard: bool = False
+    """refuse updates that are much larger than the others' or point away from their median"""
+    guard_factor: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 3.0
+    """guard: how many times the median size an update may have"""
+
+
+class PrivacyConfig(Section):
+    """Differential privacy of a client's whole contribution, as the server publishes its models."""
+
+    noise: NotNegative = 0.0
+    """deviation of the Gaussian noise on the sum of changes, relative to clip; 0 is no privacy"""
+    clip: Positive = 1.0
+    """largest norm of a client's change"""
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """the chance that the promise may fail, at which epsilon is reported; well below 1 / clients"""
+    source: Literal["seed", "system"] = "seed"
+    """where noise comes from: the seed, which repeats a study; or the system, which nobody can predict"""
+
+
+class EvaluationConfig(Section):
+    """When and how the model is tested."""
+
+    every: Whole = 1
+    """test the complete model every so many rounds"""
+    batch_size: Whole = 500
+    """examples at a time"""
+    every_width: bool = True
+    """at the end, also test every narrower width"""
+
+
+class EngineConfig(Section):
+    """How tasks reach clients."""
+
+    name: Literal["processes", "in_process", "mpi", "flower"] = "processes"
+    """clients in worker processes, one after the other, on MPI ranks, or on Flower's nodes; all give the same
+    bits
+    """
+    workers: Annotated[int, Field(ge=0)] = 0
+    """processes, flower: how many workers; 0 is one for each core"""
+    start: Literal["auto", "fork", "spawn"] = "auto"
+    """processes: how workers start; spawn needs an importable model; auto is fork on Linux when training on
+    the CPU
+    """
+    task_seconds: Positive = 600.0
+    """real seconds after which a client is given up (processes, mpi), or all of whom nothing is heard
+    (flower)
+    """
+    wait_seconds: Positive = 300.0
+    """flower: how many real seconds the server waits for nodes when there are too few"""
+    clock: Literal["virtual", "wall"] = "virtual"
+    """flower: what time is: virtual, computed from FLOPs, bytes and the fleet; or wall, as it passes, with
+    speeds as measured
+    """
+    model_out: str | None = None
+    """mpi: the file to which every rank writes the final model that it would use; {rank} is replaced; none is
+    nowhere
+    """
+    model_width: Whole | None = None
+    """mpi: the width of that model; none is $HEROES_WIDTH on that rank, else the complete model"""
+
+
+class CheckpointConfig(Section):
+    """Where a run can go on from."""
+
+    every: Annotated[int, Field(ge=0)] = 1
+    """write a checkpoint after every so many rounds, and at the end; 0 is never"""

@@ -1,0 +1,113 @@
+"""The app of a node: who it is, a trained task, and that it has kept the final model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message
+from flwr.clientapp import ClientApp
+
+from heroes.client.training import Trainer, one_thread, said
+from heroes.data.examples import FederatedData
+from heroes.errors import ConfigError, HeroesError
+from heroes.transport.engines.flower.messages import Shapes, content, joined, task_of, tensors_of, values_of
+from heroes.transport.wire import update_frame
+from heroes.transport.workers.keeping import write_model
+
+Prepare = Callable[[str, int], tuple[Trainer, FederatedData]]
+
+
+def client_app(prepare: Prepare) -> ClientApp:
+    """The app of a node. `prepare` makes of the server's configuration, as text, and of a client's number
+    what that trains with; it is asked again for every message.
+    """
+    app = ClientApp()
+    app.query()(partial(_introduce, prepare))
+    app.query("keep")(partial(_keep, prepare))
+    app.train()(partial(_train, prepare))
+    return app
+
+
+def _shapes(trainer: Trainer, width: int) -> Shapes:
+    """Of the tensors that a model of this width has under the configured scheme."""
+    family = trainer.family
+    return (
+        family.weight_shapes(width) if trainer.settings.train_in == "dense" else family.tensor_shapes(width)
+    )
+
+
+def _resident(prepare: Prepare, context: Context) -> tuple[Trainer, FederatedData]:
+    """What this node trains with, from the configuration that it was told."""
+    return prepare(
+        str(context.state.config_records["heroes"]["config"]), int(context.node_config["partition-id"])
+    )
+
+
+def check_number(client: int, clients: int) -> None:
+    """A node's number must be that of a client."""
+    if not 0 <= client < clients:
+        raise ConfigError(f"partition-id is {client}, but there are {clients} clients, from 0 on")
+
+
+def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
+    """Who this node is. The configuration stays with the node."""
+    node = context.node_config
+    try:
+        text, client = str(values_of(message.content)["config"]), int(node["partition-id"])
+        _, data = prepare(text, client)
+        check_number(client, len(data.shares))
+        context.state["heroes"] = ConfigRecord({"config": text})
+        answer: dict[str, Any] = {
+            "client": client,
+            "keeps": "model-out" in node,
+            "width": int(node.get("width", 0)),
+        }
+    except HeroesError as error:
+        answer = {"error": str(error)}
+    except Exception as error:  # the data can be missing in any way
+        answer = {"error": said(error)}
+    return Message(content(answer), reply_to=message)
+
+
+def _train(prepare: Prepare, message: Message, context: Context) -> Message:
+    """A trained task, in the configured number of bits, and how long it took."""
+    if "heroes" not in context.state:
+        return Message(content({"stranger": True}), reply_to=message)
+    try:
+        trainer, data = _resident(prepare, context)
+        values = values_of(message.content)
+        shapes = _shapes(trainer, values["width"])
+        task = task_of(values, tensors_of(message.content, "tensors", shapes, values["bits"]))
+        with one_thread() if values.get("one_thread") else nullcontext():
+            start = time.perf_counter()
+            update = trainer.trained(task, data.train, data.shares[task.assignment.client])
+            slowness = float(context.node_config.get("slowness", 1.0))
+            time.sleep(max(0.0, slowness - 1.0) * (time.perf_counter() - start))  # it may play a slower one
+            seconds = time.perf_counter() - start
+            packed, _ = trainer.packed(task, update.tensors)
+    except Exception as error:  # the user's model and transform can fail in any way
+        return Message(content({"error": said(error)}), reply_to=message)
+    groups = {"tensors": joined(packed or update.tensors)}
+    if update.gradient is not None:
+        groups["gradient"] = joined({"gradient": update.gradient})
+    said_besides = {"trained": round(seconds, 4), "bits": trainer.settings.up_bits if packed else 32}
+    return Message(content({**update_frame(update).header, **said_besides}, **groups), reply_to=message)
+
+
+def _keep(prepare: Prepare, message: Message, context: Context) -> Message:
+    """Write the final model where this node wants it."""
+    try:
+        trainer, _ = _resident(prepare, context)
+        path = Path(str(context.node_config["model-out"]))
+        width = int(values_of(message.content)["width"])
+        write_model(
+            trainer.family, width, tensors_of(message.content, "tensors", _shapes(trainer, width)), path
+        )
+    except Exception as error:  # whatever it is, the server should hear of it
+        return Message(content({"error": said(error)}), reply_to=message)
+    return Message(content({"kept": True}), reply_to=message)

@@ -1,0 +1,156 @@
+"""Where the grid comes from: Flower hands one to a ServerApp, or its simulation on this machine is started."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Any
+
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from heroes.client.training import said
+from heroes.errors import ConfigError, TrainingError
+from heroes.transport.engines.flower.client import Prepare, client_app
+
+_START_SECONDS = 120.0  # for Ray to start
+_STOP_SECONDS = 30.0  # for Ray to stop
+_LOOK_SECONDS = 0.25  # between two looks whether it has
+
+
+@dataclass(frozen=True)
+class Link:
+    """The grid in use, and a look whether what is behind it still runs."""
+
+    grid: Grid
+    check: Callable[[], None] = lambda: None
+
+
+_links: list[
+    Callable[[], Link]
+] = []  # the last is in use; the engine is made far from where Flower hands out its grid
+
+
+def linked() -> bool:
+    """Whether there is a grid, so that no simulation is needed."""
+    return bool(_links)
+
+
+def in_use() -> Link:
+    """The grid in use; a simulation starts here, if it has not yet."""
+    if not _links:
+        raise ConfigError(
+            "engine.name is 'flower' but no grid is in use; heroes.run starts a simulation, or see flower_app"
+        )
+    return _links[-1]()
+
+
+@contextmanager
+def using(grid: Grid) -> Iterator[None]:
+    """Engines that are made inside use this grid."""
+    _links.append(lambda: Link(grid))
+    try:
+        yield
+    finally:
+        _links.pop()
+
+
+@contextmanager
+def simulated(clients: int, prepare: Prepare, workers: int) -> Iterator[None]:
+    """Engines that are made inside use a simulation by Flower with so many nodes, in so many processes of
+    Ray.
+
+    It starts with the first of them: until then, whatever is wrong is said at once.
+    """
+    with ExitStack() as started:
+
+        @lru_cache(maxsize=1)
+        def link() -> Link:
+            started.enter_context(_silence())
+            folder = tempfile.TemporaryDirectory(prefix="heroes-ray-", ignore_cleanup_errors=True)
+            simulation = _Simulation(clients, prepare, workers, started.enter_context(folder))
+            started.callback(simulation.stop)
+            return Link(simulation.grid(), simulation.check)
+
+        _links.append(link)
+        started.callback(_links.pop)
+        yield
+
+
+class _Simulation:
+    """Flower's simulation in a thread, whose ServerApp does nothing but hand out its grid."""
+
+    def __init__(self, clients: int, prepare: Prepare, workers: int, folder: str) -> None:
+        self._grids: SimpleQueue[Grid] = SimpleQueue()
+        self._over = Event()
+        self._error: BaseException | None = None
+        arguments = (clients, client_app(prepare), workers, folder)
+        self._thread = Thread(target=self._run, args=arguments, name="heroes-flower", daemon=True)
+        self._thread.start()
+
+    def grid(self) -> Grid:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            self.check()
+            with suppress(Empty):
+                return self._grids.get(timeout=_LOOK_SECONDS)
+        raise TrainingError(f"Flower's simulation did not start within {_START_SECONDS:g} seconds")
+
+    def check(self) -> None:
+        """TrainingError if the simulation is over."""
+        if not self._thread.is_alive():
+            reason = "it ended" if self._error is None else said(_root(self._error))
+            raise TrainingError(f"Flower's simulation cannot go on: {reason}")
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(_STOP_SECONDS)
+
+    def _run(self, clients: int, app: ClientApp, workers: int, folder: str) -> None:
+        server = ServerApp()
+        server.main()(self._lead)
+        arguments: dict[str, Any] = {
+            "num_cpus": workers,
+            "logging_level": logging.CRITICAL,
+            "log_to_driver": False,
+        }
+        if len(folder) < 40:  # the names of Ray's sockets must not get too long
+            arguments["_temp_dir"] = folder
+        resources: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0.0}
+        try:
+            from flwr.simulation import run_simulation
+
+            run_simulation(
+                server, app, clients, backend_config={"client_resources": resources, "init_args": arguments}
+            )
+        except BaseException as error:  # Flower ends the process with SystemExit where Ray is missing
+            self._error = error
+
+    def _lead(self, grid: Grid, context: Context) -> None:
+        self._grids.put(grid)
+        self._over.wait()
+
+
+def _root(error: BaseException) -> Exception:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error if isinstance(error, Exception) else RuntimeError(f"it left with {error!r}")
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Flower says nothing on its own: what matters becomes an error of ours."""
+    logger = logging.getLogger("flwr")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

@@ -1,0 +1,121 @@
+"""What travels between a server and its nodes, both ways.
+
+A message is a `RecordDict` with a `ConfigRecord` of plain values, as one JSON text, and of tensors as bytes,
+in as many bits as the configuration says; names and shapes are known to both sides. Flower makes an object of
+every record and array, and a request or two of every object: one record is the least. Large groups of tensors
+are an `ArrayRecord`, which Flower carries in pieces.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from torch import Tensor
+
+from heroes.client.training import said
+from heroes.errors import ExchangeError
+from heroes.messages import Assignment, Selection, Task, Tensors
+from heroes.slices.exchange import Packed, Upload, tensors_bytes, unpack_tensors, unpack_update
+from heroes.transport.wire import raw
+
+Shapes = Mapping[str, tuple[int, ...]]
+_HEROES, _VALUES = "heroes", "values"
+_LARGE = 5 * 2**20  # bytes; Flower carries larger arrays in pieces of so many
+
+
+def content(values: Mapping[str, Any], **groups: bytes) -> RecordDict:
+    """Plain values and groups of tensors as Flower carries them."""
+    small = {name: data for name, data in groups.items() if len(data) <= _LARGE}
+    large = {name: _array(data) for name, data in groups.items() if len(data) > _LARGE}
+    return RecordDict(
+        {_HEROES: ConfigRecord({_VALUES: json.dumps(values, separators=(",", ":")), **small}), **large}
+    )
+
+
+def joined(tensors: Tensors | Upload) -> bytes:
+    """Tensors, as they are or packed, one after the other in the order of their names."""
+    pieces = [tensors[name] for name in sorted(tensors)]
+    return b"".join(
+        piece.joined() if isinstance(piece, Packed) else raw(piece.float()).tobytes() for piece in pieces
+    )
+
+
+def _array(data: bytes) -> ArrayRecord:
+    return ArrayRecord({"all": Array("uint8", (len(data),), "heroes", data)})
+
+
+def values_of(records: RecordDict) -> dict[str, Any]:
+    """The plain values of a message; ExchangeError where there are none."""
+    try:
+        values = json.loads(str(records.config_records[_HEROES][_VALUES]))
+    except (KeyError, ValueError, RecursionError) as error:
+        raise ExchangeError(f"a message arrived without plain values: {said(error)}") from None
+    if not isinstance(values, dict):
+        raise ExchangeError("a message arrived whose plain values are no mapping")
+    return values
+
+
+def tensors_of(
+    records: RecordDict, group: str, shapes: Shapes, bits: int = 32, received: Tensors | None = None
+) -> dict[str, Tensor]:
+    """A group of tensors of these shapes. Below 32 bits they are rounded, or the rounded differences from
+    what was `received`.
+    """
+    if (data := data_of(records, group)) is None:
+        raise ExchangeError(f"a message arrived without {group}")
+    sizes = {name: tensors_bytes([shapes[name]], bits) for name in sorted(shapes)}
+    if len(data) != sum(sizes.values()):
+        raise ExchangeError(f"{len(data)} bytes of tensors arrived instead of {sum(sizes.values())}")
+    ends = np.cumsum(list(sizes.values())).tolist()
+    pieces = {name: data[end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
+    if bits == 32:
+        return {name: _tensor(piece, shapes[name]) for name, piece in pieces.items()}
+    packed = {name: Packed.parted(piece, shapes[name], bits) for name, piece in pieces.items()}
+    return unpack_tensors(packed) if received is None else unpack_update(packed, received)
+
+
+def data_of(records: RecordDict, group: str) -> bytes | None:
+    """A group of tensors as bytes, if there is one."""
+    if (large := records.array_records.get(group)) is not None:
+        return large["all"].data if "all" in large else None
+    small = records.config_records.get(_HEROES)
+    data = None if small is None else small.get(group)
+    return data if isinstance(data, bytes) else None
+
+
+def _tensor(data: bytes, shape: tuple[int, ...]) -> Tensor:
+    tensor = torch.empty(shape)  # lies where torch would put it: sums depend on that
+    tensor.view(-1).numpy()[:] = np.frombuffer(data, "<f4")
+    return tensor
+
+
+def order_of(task: Task) -> dict[str, Any]:
+    """What a client must know of its task, besides the tensors."""
+    a = task.assignment
+    values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
+    return {**values, "width": a.selection.width, "seed": task.seed}
+
+
+def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
+    """The task again. What the server thinks of the client stays with the server."""
+    assignment = Assignment(
+        round=values["round"],
+        client=values["client"],
+        device="",
+        selection=Selection(values["width"], (), ()),
+        tau=values["tau"],
+        learning_rate=values["learning_rate"],
+        step_seconds=0.0,
+        probe_seconds=0.0,
+        transfer_seconds=0.0,
+        bytes_down=0,
+        bytes_up=0,
+        probes=values["probes"],
+        nonce=values["nonce"],
+    )
+    return Task(assignment, tensors, values["seed"])

@@ -1,0 +1,54 @@
+"""Clients one after the other, in this process: the reference that every other engine must match bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from heroes.client.training import one_thread
+from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
+from heroes.transport.workers.scoring import Scoring
+
+
+class InProcessEngine(Scoring):
+    """Trains each task when its update is asked for, so that only one is in memory at a time."""
+
+    def run(
+        self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
+    ) -> Iterator[Update | Lost]:
+        with one_thread():
+            for assignment in plan:
+                yield self.trainer.answer(
+                    make_task(assignment), self.data.train, self.data.shares[assignment.client]
+                )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class FunctionEngine:
+    """Answers with whatever a function makes of a task; None is a client that never answers. For tests and
+    toys.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Task], Update | Lost | None],
+        score: Callable[[Tensors, int], Score] = lambda tensors, width: Score(0.0, 0.0),
+    ) -> None:
+        self.answer = answer
+        self.judge = score
+
+    def run(
+        self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
+    ) -> Iterator[Update | Lost]:
+        for assignment in plan:
+            update = self.answer(make_task(assignment))
+            if update is not None:
+                yield update
+
+    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+        return partial(self.judge, tensors, width)
+
+    def close(self) -> None:
+        """Nothing is held."""

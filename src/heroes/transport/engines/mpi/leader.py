@@ -1,0 +1,219 @@
+"""Rank 0: it hands tasks to the other ranks, longest first, and takes their answers."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from queue import Empty
+
+from heroes.data.examples import FederatedData
+from heroes.errors import ConfigError, TrainingError
+from heroes.messages import Assignment, Tensors
+from heroes.transport.engines.mpi.post import STOP_SECONDS, Post
+from heroes.transport.engines.mpi.world import state, world
+from heroes.transport.wire import Bytes, Frame, Parcels
+from heroes.transport.workers.engine import WorkerEngine, steps_and_width
+from heroes.transport.workers.queue import Queue
+
+_AHEAD = 2  # tasks at a rank: the one it does and the next
+_START_SECONDS = 600.0  # to read the data, on a slow disk
+_MODEL = -1  # the place of the final model, which stands in no queue
+
+
+class MpiEngine(WorkerEngine):
+    """Trains tasks on the other ranks, which have the data and a model of every width from one round to the
+    next.
+
+    `begin` is what they get to set themselves up. `task_seconds`: a client that takes longer is given up; its
+    rank gets nothing more until it answers. `close` lets them go; another engine may begin after that.
+    """
+
+    def __init__(
+        self,
+        data: FederatedData,
+        batch_size: int = 500,
+        *,
+        begin: str = "",
+        task_seconds: float = 600.0,
+        cost: Callable[[Assignment], float] = steps_and_width,
+    ) -> None:
+        self.ranks = ranks()
+        self.ranks.seconds = task_seconds
+        self.ranks.begin(begin)
+        super().__init__(self.ranks, data, batch_size, cost)
+
+
+@dataclass
+class _Open:
+    """The ranks that are led at present: MPI has one world for everybody in a process."""
+
+    ranks: Ranks | None = None
+
+
+_open = _Open()
+
+
+def ranks() -> Ranks:
+    """The other ranks, for rank 0; they wait until they are told to begin or to stop."""
+    if state.broken:
+        raise TrainingError("a rank did not leave at the end of the last run; this job can do no other")
+    if _open.ranks is None:
+        if world().size < 2:
+            raise ConfigError(
+                "engine.name is 'mpi' but there is only one process; start several, the first leads and the others train, for "
+                "example mpiexec -n 5 heroes run digits --engine mpi; or say --engine processes"
+            )
+        _open.ranks = Ranks(world().size - 1)
+    return _open.ranks
+
+
+@contextmanager
+def leading() -> Iterator[None]:
+    """Rank 0 leads: whatever happens inside, the other ranks are told to stop at the end."""
+    led = ranks()
+    try:
+        yield
+    finally:
+        led.close()
+
+
+@dataclass
+class _Rank:
+    number: int
+    codec: Parcels = field(default_factory=Parcels)
+    places: deque[int | None] = field(
+        default_factory=deque
+    )  # what it has been sent; None is what nobody waits for any more
+    since: float = 0.0  # when it began what it does now
+    width: int = 0  # of the final model, if it wants one
+    ready: bool = False
+    late: bool = False  # it gets nothing until it answers
+    gone: bool = False
+
+
+class Ranks:
+    """`size` other ranks, which have a task each and the next one. A client that takes longer than `seconds`
+    is given up.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.seconds = 600.0
+        self.post = Post()
+        self.all = [_Rank(number) for number in range(1, size + 1)]
+
+    def begin(self, text: str) -> None:
+        """Let all of them set themselves up."""
+        for rank in self.all:
+            self._send(rank, Frame({"begin": text}, {}))
+            rank.since = time.monotonic()
+
+    def do(self, queue: Queue, make: Callable[[int], Frame]) -> Iterator[tuple[int, Frame | str]]:
+        """Answers to all places of the queue as they come; a string says why there is none."""
+        for rank in self.all:
+            rank.codec.forget()
+        try:
+            while not queue.finished:
+                self._fill(queue, make)
+                for _, place, found in self._hear(queue):
+                    queue.done(place)
+                    yield place, found
+        finally:
+            for rank in self.all:
+                rank.places = deque(None for _ in rank.places)
+
+    def hand_out(self, tensors: Callable[[int], Tensors]) -> None:
+        """Give every rank that wants it the final model at its width; when this returns, they have written
+        it.
+        """
+        nothing = Queue([], 1)
+        while any(not rank.ready and not rank.late for rank in self.all):
+            list(self._hear(nothing))
+        for rank in self.all:
+            if rank.width:
+                self._task(rank, _MODEL, Frame({"model": rank.width}, tensors(rank.width)))
+        while any(_MODEL in rank.places for rank in self.all):
+            for number, _, found in self._hear(nothing):
+                if isinstance(found, str):
+                    raise TrainingError(f"rank {number} could not keep the final model: {found}")
+
+    def close(self) -> None:
+        """Let them leave. One that does not within seconds is left to mpiexec, which ends it when this
+        process has ended.
+        """
+        if _open.ranks is not self:
+            return
+        _open.ranks = None
+        try:
+            for rank in self.all:
+                self.post.send(rank.number, b"")
+            deadline = time.monotonic() + STOP_SECONDS
+            with suppress(Empty, TrainingError):
+                while not all(rank.gone for rank in self.all):
+                    number, parcel = self.post.receive(max(0.0, deadline - time.monotonic()))
+                    rank = self.all[number - 1]
+                    rank.gone = "bye" in rank.codec.unwrap(parcel).header
+        finally:
+            self.post.close()
+            state.broken |= not all(rank.gone for rank in self.all)
+
+    def _fill(self, queue: Queue, make: Callable[[int], Frame]) -> None:
+        for ahead in range(_AHEAD):
+            for rank in [r for r in self.all if r.ready and not r.late and len(r.places) == ahead]:
+                place = queue.take(busy=any(set(r.places) - {None} for r in self.all))
+                if place is None:
+                    return
+                self._task(rank, place, make(place))
+
+    def _task(self, rank: _Rank, place: int, frame: Frame) -> None:
+        if not rank.places:
+            rank.since = time.monotonic()
+        rank.places.append(place)
+        self._send(rank, frame)
+
+    def _send(self, rank: _Rank, frame: Frame) -> None:
+        self.post.send(rank.number, rank.codec.wrap(frame))
+
+    def _hear(self, queue: Queue) -> Iterator[tuple[int, int, Frame | str]]:
+        """Wait until something happens, and say which rank has done or lost what."""
+        now = time.monotonic()
+        awaited = [rank for rank in self.all if not rank.late and (rank.places or not rank.ready)]
+        nearest = min((self._deadline(rank) for rank in awaited), default=now + self.seconds)
+        try:
+            number, parcel = self.post.receive(max(0.0, nearest - now))
+        except Empty:
+            if not awaited:
+                raise TrainingError(
+                    f"all ranks are busy with clients that took longer than {self.seconds:g} seconds"
+                ) from None
+            for rank in awaited:
+                if time.monotonic() >= self._deadline(rank):
+                    yield from self._give_up(rank, queue)
+            return
+        yield from self._note(self.all[number - 1], parcel)
+
+    def _deadline(self, rank: _Rank) -> float:
+        return rank.since + (self.seconds if rank.ready else _START_SECONDS)
+
+    def _note(self, rank: _Rank, parcel: Bytes) -> Iterator[tuple[int, int, Frame | str]]:
+        frame = rank.codec.unwrap(parcel)
+        rank.since, rank.late = time.monotonic(), False
+        if "broken" in frame.header:
+            raise TrainingError(f"rank {rank.number} could not start: {frame.header['broken']}")
+        if "ready" in frame.header:
+            rank.ready, rank.width = True, frame.header["width"]
+        elif (place := rank.places.popleft()) is not None:
+            yield rank.number, place, frame.header.get("error") or frame
+
+    def _give_up(self, rank: _Rank, queue: Queue) -> Iterator[tuple[int, int, str]]:
+        """What it does now is lost, if anybody waits for it; others will do the rest."""
+        places, rank.late = list(rank.places), True
+        rank.places = deque(None for _ in places)
+        for place in reversed(places[1:]):
+            if place is not None:
+                queue.put_back(place)
+        if places and places[0] is not None:
+            yield rank.number, places[0], f"took longer than {self.seconds:g} seconds"

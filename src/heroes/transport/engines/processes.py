@@ -1,0 +1,53 @@
+"""Clients in a pool of worker processes, one thread each: the same bits as one after the other, sooner."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from weakref import finalize
+
+from heroes.client.training import Trainer
+from heroes.data.examples import FederatedData
+from heroes.errors import ConfigError
+from heroes.messages import Assignment
+from heroes.transport.workers.engine import WorkerEngine, steps_and_width
+from heroes.transport.workers.pool import Pool
+from heroes.transport.workers.setup import Setup
+
+
+class ProcessEngine(WorkerEngine):
+    """Trains tasks in worker processes that hold the data and a model of every width from one round to the
+    next.
+
+    `workers`: how many, 0 for one per core. `start`: "fork" (they share the parent's memory) or "spawn" (they
+    begin anew, and model and transform must be importable); by default fork on Linux without an accelerator.
+    `task_seconds`: a client that takes longer is given up. Workers start with the first task; `close` ends
+    them.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        data: FederatedData,
+        batch_size: int = 500,
+        *,
+        workers: int = 0,
+        start: str | None = None,
+        task_seconds: float = 600.0,
+        cost: Callable[[Assignment], float] = steps_and_width,
+    ) -> None:
+        if start not in (None, "fork", "spawn"):
+            raise ConfigError(f"engine.start is {start!r}. Choices: fork, spawn")
+        here = "fork" if sys.platform == "linux" and trainer.device.type == "cpu" else "spawn"
+        setup = Setup(trainer.family, trainer.settings, trainer.device, data, batch_size)
+        self.pool = Pool(setup, workers or cores(), start or here, task_seconds)
+        super().__init__(self.pool, data, batch_size, cost)
+        finalize(self, self.pool.close)  # also when nobody calls `close`
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,325 @@
+"""Messages as bytes: a JSON header and the tensors as they lie in memory. Nothing is pickled, copied or
+rounded on the way.
+
+    8 bytes   length of the header
+    header    JSON: plain values, and name, type and shape of every tensor
+    body      the tensors, each from a multiple of 64 bytes on, where torch would put it: sums depend on that
+
+Tensors that many messages have in common (a slice that several clients get, a model that is tested in parts)
+travel once: both ends remember the last few of them. Task and Update stand on both sides; JSON keeps every
+float, NaN too.
+
+The other side is not trusted: what is malformed or claims to be too large is an ExchangeError, before memory
+is taken for it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from heroes.errors import ExchangeError
+from heroes.messages import Assignment, Estimates, Task, Tensors, Update
+
+B = TypeVar("B", bytearray, memoryview)
+V = TypeVar("V")
+Bytes = npt.NDArray[np.uint8]
+_ALIGNMENT = 64
+_BUFFERS = 256  # handed to the system at a time
+_REMEMBERED = 8  # sets of common tensors
+_LONGEST_HEADER = 64 * 2**20  # bytes
+_MOST_DIMENSIONS = 16
+LARGEST_BODY = 8 * 2**30  # bytes
+_NAMES = "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128"
+_KINDS: dict[str, torch.dtype] = {name: getattr(torch, name) for name in _NAMES.split()}
+_Piece = tuple[str, torch.dtype, list[int], int, int]  # name, type, shape, where it begins, bytes
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One message: plain values, tensors, and tensors that other messages have too: the same mapping, nobody
+    changes it.
+    """
+
+    header: Mapping[str, Any]
+    tensors: Tensors
+    common: Tensors | None = None
+
+    def group(self, name: str) -> dict[str, Tensor]:
+        """The tensors of one group, by their own names."""
+        return {
+            own: tensor
+            for key, tensor in self.tensors.items()
+            for group, _, own in [key.partition(":")]
+            if group == name
+        }
+
+
+class Codec(ABC):
+    """Frames to and from bytes; ExchangeError at nonsense. Both ends of a connection have one, and remember
+    what messages had in common.
+
+    `largest` is how many bytes of tensors a frame may bring. After an ExchangeError nothing more can be
+    received.
+    """
+
+    def __init__(self, largest: int = LARGEST_BODY) -> None:
+        self.largest = largest
+        self._sent: list[Tensors] = []
+        self._received: list[Tensors] = []
+
+    def forget(self) -> None:
+        """Keep nothing for later; what is common to the messages from here on is sent anew."""
+        self._sent.clear()
+
+    def pack(self, frame: Frame) -> deque[memoryview]:
+        """The bytes of a frame, in pieces; tensors are not copied."""
+        place, news = self._place(frame.common)
+        tensors = [*(news or ()), *frame.tensors.items()]
+        described = [[name, str(t.dtype).removeprefix("torch."), list(t.shape)] for name, t in tensors]
+        common = [place, None if news is None else len(news)]
+        header = json.dumps({"tensors": described, "values": frame.header, "common": common}).encode()
+        buffers = deque([memoryview(len(header).to_bytes(8, "big") + header)])
+        for _, tensor in tensors:
+            flat = raw(tensor).data
+            buffers += flat, memoryview(bytes(-len(flat) % _ALIGNMENT))
+        return buffers
+
+    def _place(self, common: Tensors | None) -> tuple[int | None, list[tuple[str, Tensor]] | None]:
+        """Where the other end is to have these tensors, and all of them if it does not have them yet."""
+        if common is None:
+            return None, None
+        for place, known in enumerate(self._sent):
+            if known is common:
+                return place, None
+        if len(self._sent) == _REMEMBERED:
+            self._sent.clear()
+        self._sent.append(common)
+        return len(self._sent) - 1, list(common.items())
+
+    def receive(self) -> Frame:
+        length = int.from_bytes(self._read(bytearray(8)), "big")
+        if length > _LONGEST_HEADER:
+            raise ExchangeError(
+                f"a frame arrived whose header claims {length} bytes; at most {_LONGEST_HEADER} are taken"
+            )
+        text = self._read(bytearray(length))
+        try:
+            header = json.loads(text)
+            values, (place, news) = header["values"], header["common"]
+            pieces, size = _pieces(header["tensors"], self.largest)
+            if not isinstance(values, dict) or not self._fits(place, news, len(pieces)):
+                raise ValueError("its values are no mapping, or it names common tensors that never came")
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise ExchangeError(
+                f"a frame arrived that is malformed: {error or type(error).__name__}"
+            ) from None
+        body = torch.empty(size, dtype=torch.uint8)
+        self._read(body.numpy().data)
+        tensors = [
+            (name, body[start : start + size].view(dtype).reshape(shape))
+            for name, dtype, shape, start, size in pieces
+        ]
+        if news is not None:
+            self._received[place:] = [dict(tensors[:news])]
+        return Frame(values, dict(tensors[news or 0 :]), None if place is None else self._received[place])
+
+    def _fits(self, place: Any, news: Any, tensors: int) -> bool:
+        """Whether the frame's common tensors are none, known from before, or the first `news` of those that
+        it brings.
+        """
+        known = len(self._received)
+        if place is None or news is None:
+            return news is None and (place is None or (type(place) is int and 0 <= place < known))
+        whole = type(place) is int and type(news) is int
+        return whole and 0 <= place <= min(known, _REMEMBERED - 1) and 0 <= news <= tensors
+
+    @abstractmethod
+    def _read(self, into: B) -> B:
+        """Fill this with the next bytes, or raise EOFError."""
+
+
+class Channel(Codec):
+    """Frames over a connected socket. `receive` raises EOFError when the other side is gone."""
+
+    def __init__(self, link: socket.socket, largest: int = LARGEST_BODY) -> None:
+        super().__init__(largest)
+        self.link = link
+
+    def fileno(self) -> int:
+        return self.link.fileno()
+
+    def send(self, frame: Frame) -> None:
+        buffers = self.pack(frame)
+        while buffers:
+            sent = self.link.sendmsg(list(buffers)[:_BUFFERS])
+            while buffers and sent >= len(buffers[0]):
+                sent -= len(buffers.popleft())
+            if buffers:
+                buffers[0] = buffers[0][sent:]
+
+    def _read(self, into: B) -> B:
+        rest = memoryview(into)
+        while rest:
+            count = self.link.recv_into(rest)
+            if count == 0:
+                raise EOFError
+            rest = rest[count:]
+        return into
+
+    def close(self) -> None:
+        self.link.close()
+
+
+class Parcels(Codec):
+    """Frames as whole buffers, for those who carry whole messages."""
+
+    def wrap(self, frame: Frame) -> bytes:
+        return b"".join(self.pack(frame))
+
+    def unwrap(self, parcel: Bytes) -> Frame:
+        self._rest = parcel.data
+        return self.receive()
+
+    def _read(self, into: B) -> B:
+        view = memoryview(into)
+        if len(view) > len(self._rest):
+            raise EOFError
+        view[:] = self._rest[: len(view)]
+        self._rest = self._rest[len(view) :]
+        return into
+
+
+def raw(tensor: Tensor) -> Bytes:
+    """The bytes of a tensor in the order of its elements; a view where it lies like that already."""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def task_frame(task: Task) -> Frame:
+    """A task as it travels."""
+    values = {
+        "assignment": asdict(task.assignment),
+        "seed": task.seed,
+        "feedback": task.residuals is not None,
+    }
+    return Frame(values, task.residuals or {}, task.tensors)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The plain values of a task."""
+
+    assignment: Assignment
+    seed: int
+    feedback: bool
+
+
+_ORDER = TypeAdapter(_Order)
+
+
+def read_task(frame: Frame) -> Task:
+    """The task in a frame; ExchangeError where there is none."""
+    order = _checked(_ORDER, frame)
+    if frame.common is None:
+        raise ExchangeError("a task arrived without a model")
+    return Task(order.assignment, frame.common, order.seed, frame.tensors if order.feedback else None)
+
+
+def update_frame(update: Update) -> Frame:
+    """An update as it travels; what it does not have is left out."""
+    values: dict[str, Any] = {
+        "client": update.client,
+        "round": update.round,
+        "samples": update.samples,
+        "estimates": {key: value for key, value in asdict(update.estimates).items() if value is not None},
+        "nonce": update.nonce,
+    }
+    values |= ({"labels": update.labels} if update.labels else {}) | (
+        {"feedback": True} if update.residuals is not None else {}
+    )
+    gradient = {} if update.gradient is None else {"gradient:": update.gradient}
+    return Frame(
+        values, _grouped("tensors", update.tensors) | _grouped("residuals", update.residuals or {}) | gradient
+    )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The plain values of an update."""
+
+    client: int
+    round: int
+    samples: int
+    estimates: Estimates
+    nonce: int
+    labels: tuple[int, ...] = ()
+    feedback: bool = False
+
+
+_ANSWER = TypeAdapter(_Answer)
+
+
+def read_update(frame: Frame) -> Update:
+    """The update in a frame; ExchangeError where there is none."""
+    answer = _checked(_ANSWER, frame)
+    return Update(
+        client=answer.client,
+        round=answer.round,
+        tensors=frame.group("tensors"),
+        samples=answer.samples,
+        estimates=answer.estimates,
+        residuals=frame.group("residuals") if answer.feedback else None,
+        gradient=frame.tensors.get("gradient:"),
+        labels=answer.labels,
+        nonce=answer.nonce,
+    )
+
+
+def _checked(kind: TypeAdapter[V], frame: Frame) -> V:
+    """The plain values of a frame as what they should be."""
+    try:
+        return kind.validate_python(frame.header)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ExchangeError(
+            f"a message arrived whose {'.'.join(map(str, first['loc']))} is wrong: {first['msg']}"
+        ) from None
+
+
+def _pieces(described: Any, largest: int) -> tuple[list[_Piece], int]:
+    """Where each described tensor lies in the body, and how long the body is; ValueError when that cannot be."""
+    pieces = []
+    at = 0
+    for name, kind, shape in described:
+        if not isinstance(name, str) or kind not in _KINDS:
+            raise ValueError(
+                f"a tensor of the unknown type {str(kind)[:40]!r}; there are {', '.join(_KINDS)}"
+            )
+        whole = isinstance(shape, list) and all(type(n) is int and 0 <= n <= largest for n in shape)
+        if not whole or len(shape) > _MOST_DIMENSIONS or math.prod(n or 1 for n in shape) > largest:
+            raise ValueError(
+                f"a tensor of impossible shape; it may have {_MOST_DIMENSIONS} dimensions and {largest} bytes"
+            )
+        dtype = _KINDS[kind]
+        size = math.prod(shape) * dtype.itemsize
+        pieces.append((name, dtype, shape, at, size))
+        at += size + -size % _ALIGNMENT
+        if at > largest:
+            raise ValueError(f"its tensors have more than {largest} bytes")
+    return pieces, at
+
+
+def _grouped(group: str, tensors: Tensors) -> dict[str, Tensor]:
+    return {f"{group}:{name}": tensor for name, tensor in tensors.items()}

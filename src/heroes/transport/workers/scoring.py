@@ -1,0 +1,28 @@
+"""Testing in the process that leads, for engines whose clients do not test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heroes.client.evaluation import evaluate
+from heroes.client.training import Trainer, one_thread
+from heroes.data.examples import FederatedData
+from heroes.messages import Score, Tensors
+
+
+class Scoring:
+    """Tests models on one thread of this process, `batch_size` examples at a time."""
+
+    def __init__(self, trainer: Trainer, data: FederatedData, batch_size: int = 500) -> None:
+        self.trainer = trainer
+        self.data = data
+        self.batch_size = batch_size
+
+    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+        def found() -> Score:
+            with one_thread():
+                return evaluate(
+                    self.trainer.loaded(tensors, width), self.data.test, self.batch_size, self.trainer.device
+                )
+
+        return found

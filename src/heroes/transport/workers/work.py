@@ -1,0 +1,84 @@
+"""A worker process from its first to its last moment: it trains or tests what it is sent, one after the
+other, on one thread.
+
+A second thread receives, so that the next task is there when one is done, and so that the worker ends with
+its parent: when the parent is gone, however it went, its end of the channel closes.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+import torch
+
+from heroes.client.evaluation import tally
+from heroes.client.training import Trainer, said
+from heroes.errors import ExchangeError
+from heroes.messages import Lost
+from heroes.transport.wire import Channel, Frame, read_task, update_frame
+from heroes.transport.workers.setup import Setup, read
+
+
+def work(link: socket.socket, source: Setup | Path, foreign: Sequence[socket.socket]) -> None:
+    """Serve the parent until it is gone. `source` is the setup or the folder it is in, `foreign` what a fork
+    copied idly.
+    """
+    torch.set_num_threads(1)  # first of all: a fork has no copy of the parent's threads
+    gc.freeze()  # what the parent left for its garbage collector is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for other in foreign:
+        other.close()  # else a sibling would not notice that the parent is gone
+    channel = Channel(link)
+    inbox: SimpleQueue[Frame] = SimpleQueue()
+    Thread(
+        target=_listen, args=(channel, inbox, source if isinstance(source, Path) else None), daemon=True
+    ).start()
+    try:
+        setup = read(source) if isinstance(source, Path) else source
+        trainer = Trainer(setup.family, setup.settings, setup.device)
+    except Exception as error:  # the user's module can fail in any way when it is imported
+        channel.send(Frame({"broken": said(error)}, {}))
+        os._exit(1)
+    channel.send(Frame({"ready": True}, {}))
+    while True:
+        channel.send(answer(setup, trainer, inbox.get()))
+
+
+def _listen(channel: Channel, inbox: SimpleQueue[Frame], folder: Path | None) -> None:
+    try:
+        while True:
+            inbox.put(channel.receive())
+    except (EOFError, OSError, ExchangeError):
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)  # the parent cannot do it any more
+        os._exit(0)
+
+
+def answer(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
+    """What comes of a task or of a part of a test; an error inside is an answer too."""
+    if "chunks" in frame.header:
+        return _scored(setup, trainer, frame)
+    task = read_task(frame)
+    update = trainer.answer(task, setup.data.train, setup.data.shares[task.assignment.client])
+    return Frame({"error": update.reason}, {}) if isinstance(update, Lost) else update_frame(update)
+
+
+def _scored(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
+    try:
+        model = trainer.loaded(frame.common or {}, frame.header["width"])
+        tallies = [
+            tally(model, setup.data.test, chunk, setup.batch_size, setup.device)
+            for chunk in frame.header["chunks"]
+        ]
+    except Exception as error:  # the user's model can fail in any way
+        return Frame({"error": said(error)}, {})
+    return Frame({"tallies": tallies}, {})

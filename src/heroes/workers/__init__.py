@@ -1,4 +1,0 @@
-"""Workers: what they are given (`setup`), what they do (`work`), who watches them (`pool`), what is next (`queue`).
-
-`engine` shares tasks and tests out over them, whether they are processes of a pool or elsewhere.
-"""

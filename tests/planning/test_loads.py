@@ -1,0 +1,87 @@
+"""What a round costs each client, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from heroes.messages import Cohort, Selection
+from heroes.planning.loads import assignments, load_of, same_tau_plan
+
+COHORT = Cohort(
+    clients=np.array([7, 2]),
+    devices=("board-4", "board-1"),
+    speed=np.array([4e8, 1e8]),
+    upload=np.array([100e3, 200e3]),
+    download=np.array([1e6, 5e5]),
+    overhead=np.array([0.0, 0.0]),
+    fastest=4e8,
+)
+WIDTHS = np.array([3, 1])
+
+
+def test_a_load_by_hand(world):
+    load = load_of(COHORT, WIDTHS, world.costs(), probes=2)
+    assert load.widths.tolist() == [3, 1]
+    assert load.mu.tolist() == pytest.approx([0.015, 0.01])  # 6 MFLOP at 400, 1 at 100
+    assert load.transfer.tolist() == pytest.approx([0.07 + 0.0071, 0.01 + 0.0042])
+    assert load.probing.tolist() == pytest.approx(
+        [0.03, 0.02]
+    )  # two batches, before and after, half a step each
+    assert load.nu.tolist() == pytest.approx([0.1071, 0.0342])
+    assert (load.bytes_up.tolist(), load.bytes_down.tolist()) == ([7000, 2000], [7100, 2100])
+
+
+def test_without_probes_and_downloads_only_the_upload_is_left(world):
+    load = load_of(COHORT, WIDTHS, world.costs(), count_download=False)
+    assert load.nu.tolist() == load.transfer.tolist() == pytest.approx([0.07, 0.01])
+    assert load.probing.tolist() == [0.0, 0.0]
+    assert load.bytes_down.tolist() == [7100, 2100]  # they travel all the same
+
+
+def test_assignments_are_plain_numbers_in_the_cohorts_order(world):
+    load = load_of(COHORT, WIDTHS, world.costs(), probes=1)
+    selections = [Selection(3, (0, 1, 2), tuple(range(9))), Selection(1, (2,), (8,))]
+    first, second = assignments(5, COHORT, load, 0.1, selections, [4, 9], [False, True])
+    assert (first.client, first.device, first.round, first.tau, first.straggler) == (
+        7,
+        "board-4",
+        5,
+        4,
+        False,
+    )
+    assert (second.client, second.device, second.round, second.tau, second.straggler) == (
+        2,
+        "board-1",
+        5,
+        9,
+        True,
+    )
+    assert (first.selection, second.selection) == tuple(selections)
+    assert second.compute_seconds == pytest.approx(9 * 0.01 + 0.01)
+    assert second.seconds == pytest.approx(0.1 + 0.0142)
+    for a in (first, second):
+        assert {type(a.client), type(a.tau), type(a.bytes_up), type(a.bytes_down)} == {int}
+        assert {type(a.step_seconds), type(a.probe_seconds), type(a.transfer_seconds)} == {float}
+        assert type(a.straggler) is bool
+
+
+def test_nobody_is_a_straggler_unless_said_so(world):
+    load = load_of(COHORT, WIDTHS, world.costs())
+    given = assignments(1, COHORT, load, 0.1, [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())], [1, 1])
+    assert [a.straggler for a in given] == [False, False]
+
+
+def test_the_same_tau_for_all_and_for_each_what_its_width_is_served(world):
+    load = load_of(COHORT, WIDTHS, world.costs())
+    plan = same_tau_plan(4, COHORT, load, 0.2, lambda width: Selection(width, tuple(range(width)), ()), 8)
+    assert [a.tau for a in plan.assignments] == [8, 8]
+    assert [a.selection.groups for a in plan.assignments] == [(0, 1, 2), (0,)]
+    assert {(a.round, a.learning_rate) for a in plan.assignments} == {(5, 0.2)}
+    assert (plan.tau_star, plan.rule, plan.deadline, plan.rounds_left, plan.pace_scale) == (
+        8.0,
+        "fixed",
+        None,
+        None,
+        None,
+    )

@@ -1,0 +1,236 @@
+"""A run that was stopped in any way and goes on ends with the same bits as one that was never stopped."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import heroes
+from heroes.cli.app import INTERRUPTED
+from heroes.errors import ConfigError, RunFolderError
+from heroes.runs.folder import CHECKPOINTS
+from heroes.settings.recipes import recipe
+from heroes.settings.sections import SCHEMES
+
+HEROES = [sys.executable, "-m", "heroes.cli"]
+SMALL = {
+    "federation.clients": 12,
+    "federation.cohort": 4,
+    "engine.name": "in_process",
+    "federation.rounds": 6,
+}
+SMALL |= {"training.probe_every": 2, "evaluation.every": 2}
+
+
+class StoppedError(Exception):
+    """Raised by a listener in the middle of a run."""
+
+
+def stop_after(rounds):
+    def listen(record):
+        if record.round == rounds:
+            raise StoppedError
+
+    return listen
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What must be the same bits."""
+    return {
+        name: (folder / name).read_bytes() for name in ("records.jsonl", "model.safetensors", "config.toml")
+    }
+
+
+def config(scheme="heroes", **changes):
+    return recipe("digits", scheme).changed(SMALL | changes)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("bits", [32, 4])
+def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path, scheme, bits):
+    chosen = config(scheme).changed({"exchange.up_bits": bits, "exchange.error_feedback": bits < 32})
+    heroes.run(chosen, out=tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        heroes.run(chosen, out=tmp_path / "cut", on_round=stop_after(3))
+    finished = heroes.resume(tmp_path / "cut")
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert [record.round for record in finished.records] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_worker_processes_go_on_with_the_same_bits_too(tmp_path, workers):
+    changes = {"engine.name": "processes", "engine.workers": workers, "checkpoint.every": 2}
+    heroes.run(config(**changes), out=tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        heroes.run(config(**changes), out=tmp_path / "cut", on_round=stop_after(5))
+    assert [path.name for path in sorted((tmp_path / "cut" / CHECKPOINTS).iterdir())] == [
+        "round-0000002.safetensors",
+        "round-0000004.safetensors",
+    ]
+    heroes.resume(tmp_path / "cut")
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+
+
+def test_a_run_without_a_checkpoint_begins_anew(tmp_path):
+    heroes.run(config(**{"checkpoint.every": 0}), out=tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        heroes.run(config(**{"checkpoint.every": 0}), out=tmp_path / "cut", on_round=stop_after(2))
+    heroes.resume(tmp_path / "cut")
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+
+
+def test_a_finished_run_goes_on_only_with_more_rounds(tmp_path):
+    heroes.run(config(), out=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"is finished \(rounds, 6 rounds\)"):
+        heroes.resume(tmp_path / "run")
+    longer = heroes.resume(tmp_path / "run", {"federation.rounds": 8})
+    assert [record.stopped for record in longer.records] == [None] * 7 + ["rounds"]
+    assert longer.records[5].accuracy_by_width == {}
+    assert len(heroes.report.load_run(tmp_path / "run").rows) == 8
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("seed", 4), ("training.momentum", 0.1), ("strategy.blocks", "free"), ("strategy.name", "fedavg")],
+)
+def test_a_change_of_the_past_is_refused_by_name(tmp_path, key, value):
+    heroes.run(config(**{"federation.rounds": 1}), out=tmp_path / "run")
+    before = files(tmp_path / "run")
+    with pytest.raises(ConfigError, match=rf"^({key}|strategy\.\w+) cannot change when a run goes on"):
+        heroes.resume(tmp_path / "run", {key: value, "federation.rounds": 2})
+    assert files(tmp_path / "run") == before
+
+
+def test_a_run_of_ones_own_model_needs_it_again(tmp_path):
+    heroes.run(config(**{"federation.rounds": 1}), out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="was not run with your own model"):
+        heroes.resume(tmp_path / "run", model=lambda width: None)
+    with pytest.raises(RunFolderError, match="is not a run folder"):
+        heroes.resume(tmp_path / "elsewhere")
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*HEROES, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+QUICK = [f"--set={key}={value}" for key, value in SMALL.items()]
+
+
+def wait_for_rounds(folder: Path, rounds: int) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if (folder / "records.jsonl").exists() and (folder / "records.jsonl").read_bytes().count(
+            b"\n"
+        ) >= rounds:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"no {rounds} rounds within a minute")
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_command_does(tmp_path):
+    folder = tmp_path / "run"
+    longer = ["--set", "federation.rounds=400"]
+    running = start("run", "digits", "--out", str(folder), *QUICK, *longer)
+    wait_for_rounds(folder, 3)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == INTERRUPTED
+    assert f"interrupted; to go on: heroes resume {folder}" in said
+    done = (folder / "records.jsonl").read_bytes().count(b"\n")
+    resumed = start("resume", str(folder), "--rounds", str(done + 2), "--json")
+    out, said = resumed.communicate(timeout=60)
+    assert resumed.returncode == 0, said
+    assert f'"rounds": {done + 2}' in out
+
+
+FULL_DISK = """
+set -u
+mount -t tmpfs -o size=260k none "$1"
+"$2" -m heroes.cli run digits --out "$1/run" $3
+echo "ended with $?"
+df --output=avail "$1" | tail -n 1
+ls "$1/run/checkpoints"
+mount -o remount,size=20m "$1"
+"$2" -m heroes.cli resume "$1/run" --quiet || exit 3
+cp -r "$1/run" "$4"
+"""
+
+
+def own_mounts() -> bool:
+    """Whether this system lets us mount a disk of our own that nobody else sees."""
+    there = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "true"], capture_output=True, check=False
+    )
+    return there.returncode == 0
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(
+    sys.platform != "linux" or not own_mounts(), reason="needs a Linux that allows private mounts"
+)
+def test_a_run_on_a_disk_that_fills_up_says_so_keeps_its_checkpoint_and_goes_on_when_there_is_room(tmp_path):
+    (tmp_path / "disk").mkdir()
+    settings = " ".join(f"--set {key}={value}" for key, value in {**SMALL, "federation.rounds": 30}.items())
+    script = [
+        "sh",
+        "-c",
+        FULL_DISK,
+        "sh",
+        str(tmp_path / "disk"),
+        sys.executable,
+        settings,
+        str(tmp_path / "saved"),
+    ]
+    found = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", *script],
+        capture_output=True,
+        text=True,
+        timeout=380,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert "ended with 2" in found.stdout
+    assert "round-" in found.stdout
+    assert "No space left on device" in found.stderr
+    assert "Traceback" not in found.stderr
+    heroes.run(config(**{"federation.rounds": 30}), out=tmp_path / "whole")
+    assert files(tmp_path / "saved") == files(tmp_path / "whole")
+
+
+def killed_at_random(folder: Path, kills: int, chance: random.Random, rounds: int) -> None:
+    """Run to the end, with so many SIGKILLs on the way, each some time after the process began to write."""
+    running = start("run", "digits", "--out", str(folder), *QUICK, "--set", f"federation.rounds={rounds}")
+    for _ in range(kills):
+        seen = (
+            (folder / "records.jsonl").read_bytes().count(b"\n") if (folder / "records.jsonl").exists() else 0
+        )
+        wait_for_rounds(folder, min(seen + 1, rounds))
+        time.sleep(chance.uniform(0.0, 0.3))
+        running.kill()
+        running.communicate()
+        if running.returncode == 0:
+            return
+        running = start("resume", str(folder))
+    _, said = running.communicate(timeout=600)
+    assert running.returncode == 0 or "is finished" in said, said
+
+
+def test_a_run_killed_at_random_moments_ends_with_the_same_bits(tmp_path):
+    heroes.run(config(**{"federation.rounds": 12}), out=tmp_path / "whole")
+    killed_at_random(tmp_path / "cut", 3, random.Random(0), 12)
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_fifty_kills_change_no_bit(tmp_path):
+    heroes.run(config(**{"federation.rounds": 150}), out=tmp_path / "whole")
+    killed_at_random(tmp_path / "cut", 55, random.Random(int(os.environ.get("HEROES_KILL_SEED", "1"))), 150)
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")

@@ -1,0 +1,40 @@
+"""Recipes are valid, repeatable and tell schemes apart."""
+
+import tomllib
+
+import pytest
+
+from heroes.errors import ConfigError
+from heroes.settings import recipes
+from heroes.settings.config import parse, to_toml
+from heroes.settings.sections import SCHEMES
+
+
+@pytest.mark.parametrize("task", recipes.TASKS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_task_has_a_configuration_for_every_scheme(task: str, scheme: str) -> None:
+    config = recipes.recipe(task, scheme)
+    assert (config.task, config.strategy.name) == (task, scheme)
+    assert parse(tomllib.loads(to_toml(config))) == config
+
+
+def test_the_papers_settings_are_as_its_text_has_them() -> None:
+    config = recipes.paper("cifar10")
+    assert (config.strategy.blocks, config.strategy.pace, config.strategy.deadline) == (
+        "free",
+        "bound",
+        "fastest",
+    )
+    assert (config.model.norm, config.training.train_in, config.exchange.up_bits) == ("none", "weights", 32)
+
+
+def test_rounds_and_seed_are_arguments() -> None:
+    config = recipes.cifar10(rounds=7, seed=3)
+    assert (config.federation.rounds, config.seed) == (7, 3)
+
+
+def test_an_unknown_task_or_scheme_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'cifar10'"):
+        recipes.recipe("cifar")
+    with pytest.raises(ConfigError, match="did you mean 'flanc'"):
+        recipes.recipe("digits", "flank")

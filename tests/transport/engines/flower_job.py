@@ -1,0 +1,43 @@
+"""A process with Flower's simulation, for test_flower: `python flower_job.py FOLDER` runs every scheme in it
+and without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import heroes
+from heroes.runs.running import prepare
+from heroes.settings.config import Config
+from heroes.settings.recipes import recipe
+from heroes.transport.engines import flower
+
+CLIENTS = 8
+SCHEMES = {  # with how many bits up and down
+    "heroes": (32, 32),
+    "fedavg": (8, 8),
+    "adp": (16, 32),
+    "heterofl": (4, 16),
+    "flanc": (2, 8),
+}
+
+
+def config(scheme: str, engine: str) -> Config:
+    up, down = SCHEMES[scheme]
+    small = {
+        "federation.clients": CLIENTS,
+        "federation.cohort": 3,
+        "federation.rounds": 2,
+        "training.device": "cpu",
+    }
+    chosen = {"exchange.up_bits": up, "exchange.down_bits": down, "engine.name": engine}
+    return recipe("digits", scheme).changed({**small, **chosen})
+
+
+if __name__ == "__main__":
+    with flower.simulated(CLIENTS, prepare, workers=2):
+        for name in SCHEMES:
+            heroes.run(config(name, "flower"), out=Path(sys.argv[1]) / "flower" / name)
+    for name in SCHEMES:
+        heroes.run(config(name, "in_process"), out=Path(sys.argv[1]) / "in_process" / name)

@@ -1,0 +1,262 @@
+"""Ranks of real MPI jobs: the same bits as one client after the other, one voice, and nothing left behind
+however it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import heroes
+from heroes.errors import ConfigError
+from heroes.transport.engines.mpi.world import world
+
+MPIEXEC = [str(Path(sys.executable).with_name("mpiexec")), "--oversubscribe"]
+HEROES = [sys.executable, "-m", "heroes.cli"]
+QUIET = {  # Open MPI without questions, in a container and on few cores
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_btl": "self,sm",
+    "OMPI_MCA_smsc": "^cma",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "OMP_NUM_THREADS": "1",
+}
+SMALL = {"federation.clients": 12, "federation.cohort": 4, "training.probes": 0, "evaluation.batch_size": 100}
+SETTINGS = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+RUN = ["run", "digits", "--engine", "mpi", *SETTINGS]
+
+
+@contextmanager
+def started(*command: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """An MPI job in a session of its own; whatever is left of it is ended by its id."""
+    process = subprocess.Popen(
+        [*MPIEXEC, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, **QUIET, **env},
+    )
+    try:
+        yield process
+    finally:
+        for pid in session_of(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
+
+
+def finished(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    with started(*command, **env) as process:
+        out, err = process.communicate(timeout=110)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def session_of(leader: int) -> dict[int, str]:
+    """The living processes of a session and their command lines."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, _, _, session, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_text().replace("\0", " ")
+            except OSError:
+                continue
+            if int(session) == leader and state != "Z":
+                found[int(entry.name)] = command
+    return found
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# the engine
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What rank 0 of three found, case by case; see `mpi_job`."""
+    out = tmp_path_factory.mktemp("mpi") / "found.json"
+    done = finished("-n", "3", sys.executable, str(Path(__file__).with_name("mpi_job.py")), str(out))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return dict(json.loads(out.read_text()))
+
+
+@pytest.mark.parametrize("name", ["heroes", "fedavg", "adp", "heterofl", "flanc"])
+def test_every_scheme_gives_the_same_bits(found, name):
+    assert found[name] is True
+
+
+@pytest.mark.parametrize("name", ["eight bits", "feedback"])
+def test_exchange_in_fewer_bits_gives_the_same_bits_too(found, name):
+    assert found[name] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("failing", "ValueError: no such thing"), ("late", "took longer than 1 seconds")]
+)
+def test_a_client_is_lost_with_a_reason_the_others_count_and_the_run_goes_on(found, name, reason):
+    assert found[name] == {"same": True, "missing": [[[5, reason]]] * 2}
+
+
+def test_an_abandoned_round_does_not_disturb_the_next(found):
+    assert found["abandoned"] is True
+
+
+def test_ranks_leave_in_the_midst_of_a_task(found):
+    assert found["stuck"] == ["Lost", "Lost"]
+
+
+def test_the_longest_goes_first(found):
+    assert found["longest first"] == {"begun": [1, 5, 3, 2, 0, 4], "answered": [0, 1, 2, 3, 4, 5]}
+
+
+def test_what_tasks_have_in_common_travels_once_to_each_rank(found):
+    assert set(found["sizes"]) == {"1", "2"}
+    for first, *others in found["sizes"].values():
+        assert max(others) < first / 2
+
+
+def test_scores_are_the_same_bits_beside_a_round_or_not(found):
+    assert found["scores"] == [True] * 4
+
+
+def test_in_a_script_only_rank_0_goes_on_and_its_errors_do_not_hold_the_others(found):
+    assert found["from python"] == {"refused": True, "same": True}
+
+
+def test_without_mpi4py_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    world.cache_clear()
+    with pytest.raises(ConfigError, match=r"pip install 'heroes-fl\[mpi\]'"):
+        heroes.run(heroes.recipes.digits(rounds=1).changed({"engine.name": "mpi"}))
+
+
+# the command line
+
+
+def test_a_run_speaks_with_one_voice_and_every_rank_gets_its_model(tmp_path):
+    command = [*HEROES, *RUN, "--rounds", "2", "--out", str(tmp_path / "run")]
+    command += ["--set", f"engine.model_out={tmp_path}/rank-{{rank}}.safetensors"]
+    narrow = ["-n", "1", "-x", "HEROES_WIDTH=2", *command]
+    done = finished("-n", "2", *command, ":", *narrow)
+    assert done.returncode == 0, done.stderr
+    assert [line.split("  ")[0] for line in done.stderr.splitlines()] == [
+        f"digits/heroes round {n}/2" for n in (1, 2)
+    ]
+    assert done.stdout.count("run folder") == 1
+    here = heroes.run(
+        heroes.recipes.digits(rounds=2).changed({**SMALL, "engine.name": "in_process"}), out=tmp_path / "here"
+    )
+    for file in ("records.jsonl", "model.safetensors"):
+        assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "here" / file).read_bytes()
+    for rank, width in enumerate([4, 4, 2]):
+        kept, expected = load_file(tmp_path / f"rank-{rank}.safetensors"), here.model(width).state_dict()
+        assert kept.keys() == expected.keys()
+        assert all(torch.equal(kept[name], value) for name, value in expected.items())
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            [*RUN, "--set", "model.name=digits_cn"],
+            "error: model.name is 'digits_cn': did you mean 'digits_cnn'?",
+        ),
+        ([*RUN, "--rounds", "0"], "error: federation.rounds is 0"),
+        (
+            ["run", "digits"],
+            "error: 2 processes were started together but engine.name is 'processes'; say --engine mpi",
+        ),
+        (["compare", "digits"], "error: heroes compare does not run under MPI"),
+    ],
+)
+def test_a_mistake_is_said_once(arguments, said):
+    done = finished("-n", "2", *HEROES, *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("error") == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_rank_that_cannot_start_is_named(tmp_path):
+    command = [*HEROES, *RUN, "--out", str(tmp_path / "run"), "--set", f"engine.model_out={tmp_path}/model"]
+    done = finished("-n", "1", *command, ":", "-n", "1", "-x", "HEROES_WIDTH=9", *command)
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "error: rank 1 could not start: HEROES_WIDTH is '9': heroes serves the widths 1, 2, 3, 4"
+    )
+
+
+@contextmanager
+def running(folder: Path, ranks: int = 2) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A long run once its first round is done, and its ranks in their order."""
+    with started("-n", str(ranks), *HEROES, *RUN, "--rounds", "5000", "--out", str(folder)) as process:
+        records = folder / "records.jsonl"
+        wait_until(lambda: records.exists() and records.read_text().count("\n") >= 1)
+        yield (
+            process,
+            sorted(
+                pid for pid, command in session_of(process.pid).items() if command.startswith(sys.executable)
+            ),
+        )
+
+
+def test_ctrl_c_ends_everything_and_the_run_can_go_on(tmp_path):
+    with running(tmp_path / "run", 3) as (process, ranks):
+        assert len(ranks) == 3
+        os.kill(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode != 0
+        assert "Traceback" not in said
+        wait_until(lambda: session_of(process.pid) == {})
+    done = len((tmp_path / "run" / "records.jsonl").read_text().splitlines())
+    more = [
+        "resume",
+        str(tmp_path / "run"),
+        "--engine",
+        "mpi",
+        "--rounds",
+        str(done + 2),
+        "--json",
+        "--quiet",
+    ]
+    resumed = finished("-n", "2", *HEROES, *more)
+    assert (resumed.returncode, resumed.stderr) == (0, "")
+    assert json.loads(resumed.stdout)["rounds"] == done + 2
+
+
+def test_when_rank_0_is_interrupted_the_others_leave_well(tmp_path):
+    with running(tmp_path / "run") as (process, ranks):
+        os.kill(ranks[0], signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "interrupted; to go on: heroes resume" in said
+        assert "Traceback" not in said
+        wait_until(lambda: session_of(process.pid) == {})
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_ranks_end_when_mpiexec_is_killed(tmp_path):
+    with running(tmp_path / "run") as (process, _):
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+        wait_until(lambda: session_of(process.pid) == {})
+    assert list((tmp_path / "run" / "checkpoints").iterdir())

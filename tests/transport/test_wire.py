@@ -1,0 +1,142 @@
+"""What is received is what was sent, to the bit."""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+from threading import Thread
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heroes.messages import Assignment, Estimates, Selection, Task, Update
+from heroes.transport.wire import Channel, Frame, Parcels, read_task, read_update, task_frame, update_frame
+
+ASSIGNMENT = Assignment(
+    7, 3, "board", Selection(2, (0, 2), (0, 2, 6, 8)), 5, 0.1, 1.0, 0.5, 2.0, 10, 20, True
+)
+
+
+def through(frame: Frame) -> Frame:
+    """Send over a real socket, from a thread: large frames do not fit into its buffer."""
+    left, right = socket.socketpair()
+    with left, right:
+        sender = Thread(target=Channel(left).send, args=(frame,))
+        sender.start()
+        received = Channel(right).receive()
+        sender.join()
+    return received
+
+
+def same_bits(one, two) -> bool:
+    return (
+        one.dtype == two.dtype and one.shape == two.shape and one.numpy().tobytes() == two.numpy().tobytes()
+    )
+
+
+@pytest.mark.parametrize("residuals", [None, {}, {"w": torch.ones(2)}])
+def test_a_task_arrives_as_it_was(residuals):
+    task = Task(ASSIGNMENT, {"b": torch.randn(3, 2), "a": torch.tensor(4.0)}, 2**62 + 1, residuals)
+    arrived = read_task(through(task_frame(task)))
+    assert (arrived.assignment, arrived.seed) == (ASSIGNMENT, 2**62 + 1)
+    assert list(arrived.tensors) == ["b", "a"]
+    assert all(same_bits(arrived.tensors[name], value) for name, value in task.tensors.items())
+    assert (arrived.residuals is None) == (residuals is None)
+    assert list(arrived.residuals or {}) == list(residuals or {})
+
+
+@given(st.lists(st.none() | st.floats(), min_size=4, max_size=4), st.floats(), st.booleans())
+def test_an_update_arrives_as_it_was_with_every_number_finite_or_not(numbers, loss, with_gradient):
+    gradient = torch.tensor([math.nan, 1.0, -math.inf]) if with_gradient else None
+    update = Update(
+        3, 7, {"w": torch.tensor([math.nan, -0.0])}, 12, Estimates(loss, *numbers), None, gradient, (4, 9)
+    )
+    arrived = read_update(through(update_frame(update)))
+    assert (arrived.client, arrived.round, arrived.samples, arrived.labels) == (3, 7, 12, (4, 9))
+    assert repr(arrived.estimates) == repr(update.estimates)
+    assert same_bits(arrived.tensors["w"], update.tensors["w"])
+    assert (arrived.gradient is None) == (gradient is None)
+    assert gradient is None or same_bits(arrived.gradient, gradient)
+
+
+KINDS = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (5, 0, 2), (1000, 333)])
+def test_any_tensor_arrives_where_torch_would_have_put_it(dtype, shape):
+    tensor = (torch.rand(shape) * 4).to(dtype)
+    arrived = through(Frame({}, {"x": torch.zeros(1), "y": tensor, "z": torch.ones(3)})).tensors
+    assert torch.equal(arrived["y"], tensor)
+    assert arrived["y"].dtype == dtype
+    assert all(value.data_ptr() % 64 == 0 for value in arrived.values() if value.numel())
+
+
+def test_tensors_that_lie_otherwise_in_memory_and_very_many_of_them():
+    turned = torch.arange(12.0).reshape(3, 4).T.requires_grad_()
+    last = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    many = {str(n): torch.tensor([n]) for n in range(700)}
+    arrived = through(Frame({"text": "é"}, {"turned": turned, "last": last, **many}))
+    assert arrived.header == {"text": "é"}
+    assert torch.equal(arrived.tensors["turned"], turned.detach())
+    assert torch.equal(arrived.tensors["last"], last)
+    assert [int(arrived.tensors[str(n)]) for n in range(700)] == list(range(700))
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0", struct.pack(">Q", 50) + b'{"tensors"'])
+def test_an_end_in_the_midst_is_an_end(sent):
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(sent)
+        left.close()
+        with pytest.raises(EOFError):
+            Channel(right).receive()
+
+
+def test_what_messages_have_in_common_travels_once_and_again_after_forgetting():
+    here, there = socket.socketpair()
+    sender, receiver = Channel(here), Channel(there)
+    slices = [{"w": torch.full((5,), float(n))} for n in range(11)]
+    sizes = []
+    real = here.sendmsg
+    sender.link = SimpleNamespace(
+        sendmsg=lambda buffers: sizes.append(sum(map(len, buffers))) or real(buffers)
+    )
+    for n in (0, 0, 1, 0, 2, 3, 4, 5, 6, 7, 7, 8, 0, 0, 9, 10):
+        sender.send(Frame({"n": n}, {"own": torch.tensor([n])}, slices[n]))
+        arrived = receiver.receive()
+        assert arrived.header["n"] == int(arrived.tensors["own"])
+        assert torch.equal(arrived.common["w"], slices[n]["w"])
+    assert sizes[1] < sizes[0]
+    sender.forget()
+    sender.send(Frame({"n": 10}, {"own": torch.tensor([10])}, slices[10]))
+    assert sizes[-1] == sizes[-2]
+    assert torch.equal(receiver.receive().common["w"], slices[10]["w"])
+    sender.send(Frame({}, {}))
+    assert receiver.receive().common is None
+    here.close(), there.close()
+
+
+def test_a_parcel_is_the_same_bytes_as_go_over_a_socket_and_knows_what_the_other_end_has():
+    sender, receiver = Parcels(), Parcels()
+    frame = Frame({"n": 1}, {"own": torch.arange(3)}, {"w": torch.randn(70, 2)})
+    first, again = sender.wrap(frame), sender.wrap(frame)
+    assert first == b"".join(Channel(SimpleNamespace()).pack(frame))
+    assert len(again) < len(first) / 2
+    for parcel in (first, again):
+        arrived = receiver.unwrap(np.frombuffer(parcel, np.uint8))
+        assert (arrived.header, arrived.tensors["own"].tolist()) == ({"n": 1}, [0, 1, 2])
+        assert same_bits(arrived.common["w"], frame.common["w"])
+        assert arrived.common["w"].data_ptr() % 64 == 0
+
+
+@pytest.mark.parametrize("length", [0, 5, 60, -1])
+def test_a_parcel_that_is_cut_off_is_an_end(length):
+    parcel = np.frombuffer(Parcels().wrap(Frame({}, {"w": torch.ones(40)})), np.uint8)
+    with pytest.raises(EOFError):
+        Parcels().unwrap(parcel[:length])
