@@ -21,7 +21,7 @@ from heroes.federation import Federation
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.costs import Costs
 from heroes.fleet.devices import FLEETS, Fleet
-from heroes.messages import Assignment, Cohort, Estimates, Plan, RoundRecord, Selection, ServerState, Update
+from heroes.messages import Assignment, Cohort, Plan, RoundRecord, Selection, ServerState, Update
 from heroes.models.family import Family
 from heroes.planning.pacing import Limits
 from heroes.planning.schedule import LearningRate
@@ -160,7 +160,7 @@ class World:
             tensors = cut_out(state.tensors, strategy.cut(a.selection))
             if values is not None:
                 tensors = {name: torch.full_like(tensor, values[n]) for name, tensor in tensors.items()}
-            yield a, Update(a.client, a.round, tensors, 10, Estimates(0.5))
+            yield a, Update(a.client, a.round, tensors, 10, 0.5)
 
     def three_rounds(self, strategy: Scheme) -> tuple[ServerState[Any], list[RoundRecord]]:
         """The state and the records after three rounds of the tiny federation."""

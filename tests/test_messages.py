@@ -59,7 +59,7 @@ def test_a_real_record_survives_json(world):
     assert found["round"] == 1
     assert found["seconds"] == entry.seconds
     assert found["facts"]["counters"] == list(entry.facts.counters)
-    assert [c["blocks"] for c in found["clients"]] == [list(c.blocks) for c in entry.clients]
+    assert [c["blocks"] for c in found["clients"]] == [list(c.pieces) for c in entry.clients]
 
 
 def test_messages_are_imported_without_torch():

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from heroes import seeds
+from heroes.client.extras import GRADIENT, LABELS
 from heroes.client.training import LocalSettings, Trainer, one_thread
 from heroes.contracts import Elsewhere, Engine, Strategy
 from heroes.data import (
@@ -105,6 +106,7 @@ def assemble(
         cohort=config.federation.cohort,
         seed=config.seed,
         family=family,
+        sends=trainer.settings.sends,
         down_bits=config.exchange.down_bits,
         feedback=feedback(strategy) if config.exchange.error_feedback else None,
         faults=faults,
@@ -241,10 +243,13 @@ def local_settings(config: Config) -> LocalSettings:
     if isinstance(s, FlancConfig):
         return replace(settings, regulariser=s.regulariser)
     if isinstance(s, AdpConfig):
-        return replace(settings, send_gradient=True)
+        return replace(settings, sends=(GRADIENT,))
     if isinstance(s, HeteroFLConfig):
         return replace(
-            settings, scaler=s.scaler, mask_absent_labels=s.mask_absent_labels, send_labels=s.label_split
+            settings,
+            scaler=s.scaler,
+            mask_absent_labels=s.mask_absent_labels,
+            sends=(LABELS,) if s.label_split else (),
         )
     return settings
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from heroes.client.extras import Extra
 from heroes.contracts import Clock, Engine, Strategy
 from heroes.fleet.devices import Fleet
 from heroes.fleet.faults import Faults, Mask
@@ -63,6 +64,7 @@ class Federation:
     cohort: int
     seed: int
     family: Family
+    sends: tuple[Extra, ...] = ()  # what clients send besides their tensors
     down_bits: int = 32
     feedback: Feedback | None = None  # where clients' rounding residuals are kept in a simulation
     faults: Faults | None = None

@@ -3,12 +3,13 @@ behaviour.
 
     Cohort -> Plan of Assignments -> Task -> Update -> ServerState, RoundRecord
 
-Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and measurements (`Estimates`, `Facts`)
-are kept apart. Importing this module does not import torch.
+Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and measurements (`Update.measured`,
+`Facts`) are kept apart. Importing this module does not import torch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 Tensors = Mapping[str, "Tensor"]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Facts = Mapping[str, Any]
+"""What a strategy wants recorded of a round, by name: numbers, words, and lists or mappings of them."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,15 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of the global model: `width` channel groups, and the coefficient blocks laid into the width
-    x width grid.
+    """Which part of the global model a client trains: how wide it is, and the numbers a strategy cuts it by.
+
+    `groups` are the channel groups that are kept. `pieces` is whatever else a strategy goes by: the coefficient
+    blocks laid into the width x width grid, or where a window of channels begins.
     """
 
     width: int
-    groups: tuple[int, ...]
-    blocks: tuple[int, ...]
+    groups: tuple[int, ...] = ()
+    pieces: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,15 +87,10 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Plan:
-    """The assignments of a round, and the reasoning behind them for the record."""
+    """The assignments of a round, and what the strategy wants recorded of the reasoning behind them."""
 
     assignments: tuple[Assignment, ...]
-    tau_star: float | None = None  # the step count aimed at
-    rounds_left: int | None = None  # H
-    rule: str | None = None  # where H came from: threshold, time, rounds; or fixed
-    deadline: float | None = None  # the T aimed at
-    pace_scale: float | None = None  # the calibration constant in force
-    threshold_unreachable: bool = False  # the convergence threshold cannot be met with these estimates
+    facts: Facts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,30 +104,21 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Estimates:
-    """Properties of the loss around the current model: F, L, sigma^2 and G^2 of the convergence bound."""
-
-    loss: float  # NaN: not known
-    smoothness: float | None = None
-    variance: float | None = None
-    gradient: float | None = None
-    lipschitz: float | None = None  # of the loss itself, for schemes that use it
-
-
-@dataclass(frozen=True)
 class Update:
-    """What comes back from a client. `gradient` is the gradient at the received weights, for schemes that ask
-    for it.
+    """What comes back from a client.
+
+    `measured` are numbers from 0 on that the client found out about its loss, by name; `extras` are tensors
+    beside the model. Which ones are sent is up to the strategy.
     """
 
     client: int
     round: int
     tensors: Tensors
     samples: int
-    estimates: Estimates
+    loss: float = math.nan  # mean over the local steps; NaN: not known
+    measured: Mapping[str, float] = field(default_factory=dict)
+    extras: Tensors = field(default_factory=dict)
     residuals: Tensors | None = None  # what this rounding left out; stays with the client, does not travel
-    gradient: Tensor | None = None
-    labels: tuple[int, ...] = ()  # the classes the client holds, for schemes that ask for them
     nonce: int = 0  # of the assignment it answers
 
 
@@ -173,19 +164,6 @@ class ServerState(Generic[Memory]):
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a strategy wants written down about a round; a field that does not apply stays None."""
-
-    counters: tuple[int, ...] | None = None
-    counter_variance: float | None = None
-    estimates: Estimates | None = None
-    reducing_error: float | None = None  # beta^2, the largest alpha of the round
-    reducing_errors: tuple[float, ...] | None = None  # alpha of every assignment
-    bound: float | None = None
-    step_size_ok: bool | None = None
-
-
-@dataclass(frozen=True)
 class ClientRecord:
     """One client's part in a round."""
 
@@ -193,7 +171,7 @@ class ClientRecord:
     device: str
     width: int
     groups: tuple[int, ...]
-    blocks: tuple[int, ...]
+    pieces: tuple[int, ...]
     tau: int
     compute_seconds: (
         float  # by the wall clock as measured, else, and for a client that was not in, as planned
@@ -205,7 +183,6 @@ class ClientRecord:
     straggler: bool
     loss: float | None
     samples: int | None
-    reducing_error: float | None
 
 
 @dataclass(frozen=True)
@@ -236,14 +213,9 @@ class RoundRecord:
     traffic: int  # bytes both ways since the start
     learning_rate: float
     loss: float | None
-    tau_star: float | None
-    rounds_left: int | None
-    rule: str | None
-    deadline: float | None
-    threshold_unreachable: bool
-    facts: Facts
     missing: tuple[Lost, ...]
     clients: tuple[ClientRecord, ...]
+    facts: Facts = field(default_factory=dict)  # whatever the strategy says
     lost: Mapping[str, int] = field(
         default_factory=dict
     )  # how many updates are missing by cause, abandoned attempts included

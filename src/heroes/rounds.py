@@ -159,7 +159,7 @@ def expected(f: Federation, state: ServerState[M], assignment: Assignment) -> Ex
     """What the answer to an assignment must look like."""
     shapes = cut_shapes(state.tensors, f.cut(assignment))
     rows = [shapes[name][0] for name in f.family.classifier if name in shapes]
-    return Expected(shapes, sum(math.prod(shape) for shape in shapes.values()), max(rows, default=0))
+    return Expected(shapes, f.sends, max(rows, default=0))
 
 
 def received(

@@ -76,7 +76,7 @@ def test_steps_on_the_factors_equal_descent_written_by_hand(family, examples, tr
     assert update.tensors.keys() == values.keys()
     for name, value in values.items():
         torch.testing.assert_close(update.tensors[name], value.detach(), rtol=1e-4, atol=1e-6)
-    assert update.estimates.loss == pytest.approx(np.mean(losses), rel=1e-5)
+    assert update.loss == pytest.approx(np.mean(losses), rel=1e-5)
     assert (update.client, update.round, update.samples) == (3, 8, 30)
 
 

@@ -12,14 +12,15 @@ from fuzzing import mutated_bytes, mutated_tree
 from hypothesis import strategies as st
 
 from heroes.errors import HeroesError, RunFolderError
-from heroes.messages import ClientRecord, Estimates, Facts, Lost, RoundRecord, plain
+from heroes.messages import ClientRecord, Lost, RoundRecord, plain
+from heroes.planning.pacing import Estimates
 from heroes.report import Summary, load_run, read_config, read_records
 from heroes.report.curve import accuracy_curve
 from heroes.runs.running import _records
 from heroes.settings.config import Config, to_toml
 
-CLIENT = ClientRecord(3, "board-1", 1, (0,), (0,), 5, 6.0, 4.0, 0.5, 20, 30, False, 0.7, 12, 0.1)
-FACTS = Facts((1, 2, 3, 4), 0.5, Estimates(0.1, 0.2), 0.3, (0.3,), 1.0, True)
+CLIENT = ClientRecord(3, "board-1", 1, (0,), (0,), 5, 6.0, 4.0, 0.5, 20, 30, False, 0.7, 12)
+FACTS = {"counters": (1, 2, 3, 4), "counter_variance": 0.5, "estimates": Estimates(0.1, 0.2), "bound": 1.0}
 ROWS = [
     plain(
         RoundRecord(

@@ -78,7 +78,13 @@ def test_the_same_tau_for_all_and_for_each_what_its_width_is_served(world):
     assert [a.tau for a in plan.assignments] == [8, 8]
     assert [a.selection.groups for a in plan.assignments] == [(0, 1, 2), (0,)]
     assert {(a.round, a.learning_rate) for a in plan.assignments} == {(5, 0.2)}
-    assert (plan.tau_star, plan.rule, plan.deadline, plan.rounds_left, plan.pace_scale) == (
+    assert (
+        plan.facts.get("tau_star"),
+        plan.facts.get("rule"),
+        plan.facts.get("deadline"),
+        plan.facts.get("rounds_left"),
+        plan.facts.get("pace_scale"),
+    ) == (
         8.0,
         "fixed",
         None,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.messages import Estimates
 from heroes.planning.pacing import (
     Deadline,
+    Estimates,
     Goal,
     Limits,
     Pace,

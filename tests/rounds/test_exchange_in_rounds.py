@@ -17,7 +17,7 @@ from heroes.assemble import assemble, stop_rule
 from heroes.client.training import LocalSettings, Trainer
 from heroes.data import Examples, FederatedData
 from heroes.federation import Stop
-from heroes.messages import Estimates, Lost, Update
+from heroes.messages import Lost, Update
 from heroes.rounds import as_sent, make_task, run, run_round
 from heroes.settings.recipes import digits
 from heroes.slices.cuts import cut_out, cut_shapes
@@ -211,7 +211,7 @@ def test_a_client_that_does_not_answer_keeps_its_residuals(world):
         left = {name: torch.full_like(value, 9.0) for name, value in task.tensors.items()}
         nonce = task.assignment.nonce
         return Update(
-            task.assignment.client, task.assignment.round, task.tensors, 10, Estimates(0.5), left, nonce=nonce
+            task.assignment.client, task.assignment.round, task.tensors, 10, 0.5, residuals=left, nonce=nonce
         )
 
     federation = world.federation(world.fedavg(), FunctionEngine(answer), error_feedback=True)

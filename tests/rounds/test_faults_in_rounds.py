@@ -13,7 +13,7 @@ from heroes.errors import TrainingError
 from heroes.federation import Policy, Stop
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.faults import Faults
-from heroes.messages import Estimates, Update
+from heroes.messages import Update
 from heroes.rounds import as_sent, make_task, run, run_round, until_awake
 from heroes.settings.sections import SCHEMES
 from heroes.transport.engines.faulty import FaultyEngine, spoilt
@@ -36,9 +36,7 @@ BAD_DAY = {
 def moved(task, by=1.0):
     """A client that adds the same to every value."""
     a = task.assignment
-    return Update(
-        a.client, a.round, {n: t + by for n, t in task.tensors.items()}, 10, Estimates(0.5), nonce=a.nonce
-    )
+    return Update(a.client, a.round, {n: t + by for n, t in task.tensors.items()}, 10, 0.5, nonce=a.nonce)
 
 
 def bad(world, engine=None, policy=None, clock=None, **faults):
@@ -89,7 +87,7 @@ def test_counters_and_the_reducing_error_are_those_of_clients_that_answered(worl
     state, entry = run_round(federation, federation.strategy.begin(0))
     came = [c for c in entry.clients if c.samples is not None]
     assert 0 < len(came) < 4
-    counters = [sum(c.tau for c in came if block in c.blocks) for block in range(9)]
+    counters = [sum(c.tau for c in came if block in c.pieces) for block in range(9)]
     assert list(state.memory.counters) == counters
     assert state.memory.reducing_error == max(c.reducing_error for c in came)
 
@@ -129,7 +127,7 @@ def test_rounding_residuals_of_an_abandoned_attempt_are_not_kept(world):
         if a.attempt == 0 and a.client != 7:
             return None
         left = {name: torch.full_like(value, 9.0) for name, value in task.tensors.items()}
-        return Update(a.client, a.round, task.tensors, 10, Estimates(0.5), left, nonce=a.nonce)
+        return Update(a.client, a.round, task.tensors, 10, 0.5, residuals=left, nonce=a.nonce)
 
     federation = replace(
         world.federation(world.fedavg(), FunctionEngine(answer), error_feedback=True),
@@ -229,7 +227,7 @@ def test_garbage_is_refused_whatever_it_is(world):
 
 
 def test_spoilt_updates_are_not_what_they_were(world):
-    update = Update(1, 2, {"a": torch.ones(2, 2), "b": torch.ones(3)}, 5, Estimates(0.5), nonce=9)
+    update = Update(1, 2, {"a": torch.ones(2, 2), "b": torch.ones(3)}, 5, 0.5, nonce=9)
     assert len({repr(spoilt(update, np.random.default_rng(seed))) for seed in range(60)}) == 9
 
 

@@ -12,7 +12,7 @@ import torch
 
 from heroes.federation import Policy, Stop
 from heroes.fleet.clock import FixedClock
-from heroes.messages import Estimates, Facts, Lost, RoundRecord, Score, Update
+from heroes.messages import Lost, RoundRecord, Score, Update
 from heroes.rounds import run, run_round
 from heroes.transport.engines.in_process import FunctionEngine
 
@@ -26,12 +26,6 @@ ENTRY = RoundRecord(
     traffic=150,
     learning_rate=0.1,
     loss=0.7,
-    tau_star=None,
-    rounds_left=None,
-    rule=None,
-    deadline=None,
-    threshold_unreachable=False,
-    facts=Facts(),
     missing=(),
     clients=(),
     accuracy=0.6,
@@ -46,7 +40,7 @@ def echo(task, value=None, loss=0.5):
         task.assignment.round,
         tensors,
         10,
-        Estimates(loss),
+        loss,
         nonce=task.assignment.nonce,
     )
 
@@ -183,7 +177,7 @@ def test_a_record_adds_up(world):
         assert entry.seconds == pytest.approx(seconds)
         assert (state.round, state.seconds) == (entry.round, entry.seconds)
         assert (state.bytes_up, state.bytes_down) == (up, down)
-        assert entry.facts.reducing_error == max(c.reducing_error for c in entry.clients)
+        assert entry.facts["reducing_error"] == max(entry.facts["reducing_errors"])
         assert entry.missing == ()
 
 
@@ -212,11 +206,11 @@ def test_clients_that_never_answer_leave_the_model_as_it_was(world):
     assert entry.lost == {"silent": 4}
     assert entry.loss is None
     assert [(c.loss, c.samples, c.bytes_up, c.waiting) for c in entry.clients] == [(None, None, 0, 0.0)] * 4
-    assert (entry.bytes_up, entry.waiting, entry.facts.reducing_error) == (0, 0.0, 0.0)
+    assert (entry.bytes_up, entry.waiting, entry.facts["reducing_error"]) == (0, 0.0, 0.0)
     assert state.memory.counters == (0,) * 9
     assert state.round == 1
     after, again = run_round(federation, state)  # and the next round still works
-    assert (after.round, again.rule) == (2, "no estimates")
+    assert (after.round, again.facts["rule"]) == (2, "no estimates")
 
 
 def test_a_client_whose_numbers_turned_nan_is_recorded_and_kept_out(world):

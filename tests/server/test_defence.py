@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.messages import Estimates, Update
+from heroes.messages import Update
 from heroes.server.defence import Defence, clipped, norm, outliers, overlay, overlay_median, overlay_trimmed
 from heroes.slices.cuts import Slice, holders, overlay_mean
 
@@ -25,7 +25,7 @@ def rows(*indices):
 
 
 def sent(client, tensors):
-    return Update(client, 1, tensors, 10, Estimates(0.5))
+    return Update(client, 1, tensors, 10, 0.5)
 
 
 def test_the_median_is_over_the_clients_that_hold_a_value():

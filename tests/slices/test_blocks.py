@@ -37,7 +37,7 @@ def test_grid_selection_joins_every_group_to_every_group() -> None:
 
 def test_free_takes_the_smallest_counters_in_index_order() -> None:
     chosen = choose("free", counters((9, 1, 9), (9, 2, 3), (0, 9, 9)), 2)
-    assert chosen.blocks == (1, 4, 5, 6)
+    assert chosen.pieces == (1, 4, 5, 6)
 
 
 def test_free_takes_the_groups_whose_rows_and_columns_are_least_trained() -> None:
@@ -86,7 +86,7 @@ def test_full_width_is_everything_in_order(choice: str, c: np.ndarray) -> None:
 def test_grid_has_the_least_sum_of_all_grids(c: np.ndarray, data: st.DataObject) -> None:
     p = int(len(c) ** 0.5)
     width = data.draw(st.integers(1, p))
-    sums = {s: c[list(grid_selection(s, p).blocks)].sum() for s in itertools.combinations(range(p), width)}
+    sums = {s: c[list(grid_selection(s, p).pieces)].sum() for s in itertools.combinations(range(p), width)}
     first_least = min(sums, key=lambda s: (sums[s], s))
     assert choose("grid", c, width) == grid_selection(first_least, p)
 
@@ -96,11 +96,11 @@ def test_free_leaves_no_smaller_counter_behind(c: np.ndarray, data: st.DataObjec
     p = int(len(c) ** 0.5)
     width = data.draw(st.integers(1, p))
     chosen = choose("free", c, width)
-    left = np.delete(c, list(chosen.blocks))
-    assert len(set(chosen.blocks)) == width**2
-    assert list(chosen.blocks) == sorted(chosen.blocks)
+    left = np.delete(c, list(chosen.pieces))
+    assert len(set(chosen.pieces)) == width**2
+    assert list(chosen.pieces) == sorted(chosen.pieces)
     assert len(set(chosen.groups)) == width
-    assert left.size == 0 or left.min() >= c[list(chosen.blocks)].max()
+    assert left.size == 0 or left.min() >= c[list(chosen.pieces)].max()
 
 
 def wide_grid(diagonal: list[int], pairs: dict[tuple[int, int], int]) -> np.ndarray:
@@ -172,7 +172,7 @@ def plainly_chosen(choice: str, c: np.ndarray, width: int) -> Selection:
     p = int(len(c) ** 0.5)
 
     def total(groups: tuple[int, ...]) -> int:
-        return int(sum(c[block] for block in grid_selection(tuple(sorted(groups)), p).blocks))
+        return int(sum(c[block] for block in grid_selection(tuple(sorted(groups)), p).pieces))
 
     if choice == "nested" or width == p:
         return grid_selection(tuple(range(width)), p)
@@ -212,5 +212,5 @@ def test_serving_many_in_a_row_is_choosing_evening_and_adding_one_by_one(
     assert c.tolist() == before  # nobody's counters were touched
     for (width, lowest, highest), (selection, tau) in zip(wishes, served, strict=True):
         assert selection == plainly_chosen(choice, c, width)
-        assert tau == evening_tau(c, selection.blocks, lowest, highest)
-        c = add_steps(c, selection.blocks, tau)
+        assert tau == evening_tau(c, selection.pieces, lowest, highest)
+        c = add_steps(c, selection.pieces, tau)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from heroes.client.training import LocalSettings, Trainer, draw_batches
 from heroes.federation import Stop
-from heroes.messages import Estimates, Facts, Selection, Task, Update
+from heroes.messages import Estimates, Selection, Task, Update
 from heroes.rounds import run, run_round
 from heroes.strategies.adp import AdpMemory, objective
 
@@ -85,7 +85,7 @@ def test_everyone_gets_the_whole_model_and_one_tau_starting_at_one(world):
     assert {(a.selection, a.tau) for a in plan.assignments} == {(Selection(3, (0, 1, 2), tuple(range(9))), 1)}
     later = strategy.assign(after(strategy, 9), world.cohort([4e8, 1e6, 2e8]))
     assert {a.selection.width for a in later.assignments} == {3}
-    assert {float(a.tau) for a in later.assignments} == {later.tau_star}
+    assert {float(a.tau) for a in later.assignments} == {later.facts.get("tau_star")}
     assert taus(world.adp(tau_first=4), world.adp(tau_first=4).begin(0), world.cohort([4e8])) == {4}
 
 
@@ -158,7 +158,7 @@ def test_estimates_are_weighted_by_samples(world):
     state, facts = strategy.aggregate(strategy.begin(0), plan, iter(made))
     # the mean gradient is (3, 1): the distances are 1 and 3, weighted (30 * 1 + 10 * 3) / 40
     assert state.memory == AdpMemory(5, lipschitz=7.0, smoothness=3.0, divergence=pytest.approx(1.5))
-    assert (state.round, facts) == (1, Facts())
+    assert (state.round, facts) == (1, {})
 
 
 def test_estimates_that_nobody_gave_keep_their_last_value(world):

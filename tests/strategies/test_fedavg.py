@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from heroes.client.training import LocalSettings, Trainer
-from heroes.messages import Facts, Selection
+from heroes.messages import Selection
 from heroes.planning.schedule import LearningRate
 from heroes.rounds import as_sent, make_task, run_round
 from heroes.slices.cuts import cut_out
@@ -26,7 +26,11 @@ def test_everyone_gets_the_whole_model_and_the_same_tau_however_slow(world):
     sent = cut_out(state.tensors, strategy.cut(plan.assignments[1].selection))
     assert sent.keys() == state.tensors.keys() == strategy.family.weight_shapes(3).keys()
     assert all(torch.equal(sent[name], value) for name, value in state.tensors.items())
-    assert (plan.tau_star, plan.rule, plan.deadline) == (7.0, "fixed", None)
+    assert (plan.facts.get("tau_star"), plan.facts.get("rule"), plan.facts.get("deadline")) == (
+        7.0,
+        "fixed",
+        None,
+    )
 
 
 def test_costs_are_those_of_the_full_width_and_nobody_probes(world):
@@ -57,7 +61,7 @@ def test_the_new_model_is_the_plain_mean_whatever_the_samples(world):
     ]
     after, facts = strategy.aggregate(state, plan, iter(answers))
     assert {float(v) for value in after.tensors.values() for v in value.unique()} == {3.0}
-    assert (after.round, facts) == (1, Facts())
+    assert (after.round, facts) == (1, {})
 
 
 def test_a_round_is_the_mean_of_what_its_clients_trained(world):

@@ -12,7 +12,7 @@ from torch import nn
 
 from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
-from heroes.messages import Facts, Selection, Task
+from heroes.messages import Selection, Task
 from heroes.models.family import Family
 from heroes.rounds import run
 from heroes.slices.cuts import cut_out
@@ -102,7 +102,7 @@ def test_every_element_is_the_mean_over_those_who_hold_it(world):
     assert torch.equal(after.tensors["2.weight"], wanted)
     assert after.tensors["4.weight"].unique(dim=0).tolist() == [[3.0, 3.0, 2.0, 2.0, 1.0, 1.0]]
     assert after.tensors["4.bias"].tolist() == [3.0, 3.0, 3.0]
-    assert (after.round, facts) == (1, Facts())
+    assert (after.round, facts) == (1, {})
 
 
 def test_elements_nobody_holds_keep_their_value(world):
@@ -163,7 +163,7 @@ def test_the_scaler_divides_hidden_activations_by_the_share_of_the_width_in_trai
     share = np.arange(60)
     trainer, update = trained(world, sent, share, scaler=True)
     loss, wanted = step_by_hand(world, sent, share, factor=3.0)
-    assert update.estimates.loss == pytest.approx(loss, rel=1e-5)
+    assert update.loss == pytest.approx(loss, rel=1e-5)
     for name, value in wanted.items():
         torch.testing.assert_close(update.tensors[name], value)
     model, inputs = trainer.model("dense", 1), world.examples(60).inputs
@@ -185,7 +185,7 @@ def test_masked_labels_score_zero_and_their_rows_do_not_move(world):
     share = np.array([n for n in range(60) if n % 3 != 1])  # holds classes 0 and 2
     _, update = trained(world, sent, share, mask_absent_labels=True)
     loss, wanted = step_by_hand(world, sent, share, held=(1.0, 0.0, 1.0))
-    assert update.estimates.loss == pytest.approx(loss, rel=1e-5)
+    assert update.loss == pytest.approx(loss, rel=1e-5)
     for name, value in wanted.items():
         torch.testing.assert_close(update.tensors[name], value)
     for name in ("4.weight", "4.bias"):

@@ -199,10 +199,8 @@ class _Notices:
         self.said: set[str] = set()
 
     def look_at(self, record: RoundRecord) -> None:
-        if record.threshold_unreachable:
-            self._once(
-                "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left decide"
-            )
+        for notice in record.facts.get("notices", ()):
+            self._once(notice)
         for before in record.abandoned:
             self._say(
                 f"round {record.round} is begun again; left out of {len(before.clients)}: {_counted(before.missing)}"

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heroes.messages import Estimates
 from heroes.models.family import LocalModel
 
 Batch = tuple[Tensor, Tensor]
@@ -45,12 +44,12 @@ def probe(model: LocalModel, weights: Mapping[str, Tensor], batches: Sequence[Ba
     return Probe(weights, tuple(losses), torch.stack(rows))
 
 
-def estimate(loss: float, before: Probe | None, after: Probe | None) -> Estimates:
-    """L, sigma^2, G^2 and the loss's own Lipschitz constant, from probes at the received weights and at the
-    trained ones.
+def estimate(before: Probe | None, after: Probe | None) -> dict[str, float]:
+    """L (smoothness), sigma^2 (variance), G^2 (gradient) and the loss's own Lipschitz constant, from probes at
+    the received weights and at the trained ones. What cannot be told is left out.
     """
     if before is None or after is None:
-        return Estimates(loss)
+        return {}
     moved = math.sqrt(
         sum(
             float((end.double() - before.weights[name].double()).square().sum())
@@ -60,10 +59,10 @@ def estimate(loss: float, before: Probe | None, after: Probe | None) -> Estimate
     count = len(before.losses)
     spread = float((before.gradients - before.gradient).square().sum())
     rise = sum(after.losses) - sum(before.losses)
-    return Estimates(
-        loss=loss,
-        smoothness=float((after.gradient - before.gradient).norm()) / moved if moved > 0 else None,
-        variance=spread / (count - 1) if count > 1 else None,
-        gradient=float(before.gradients.square().sum(dim=1).mean()),
-        lipschitz=abs(rise) / count / moved if moved > 0 else None,
-    )
+    found = {"gradient": float(before.gradients.square().sum(dim=1).mean())}
+    if count > 1:
+        found["variance"] = spread / (count - 1)
+    if moved > 0:
+        found["smoothness"] = float((after.gradient - before.gradient).norm()) / moved
+        found["lipschitz"] = abs(rise) / count / moved
+    return found

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 from heroes import seeds
+from heroes.client.extras import Extra, Seen
 from heroes.client.probing import Batch, Probe, estimate, probe
 from heroes.data.examples import Examples
 from heroes.errors import ExchangeError
@@ -28,8 +29,8 @@ class LocalSettings:
 
     `train_in`: "factors" trains basis and coefficient through the composition; "weights" trains the composed
     weights and decomposes them afterwards; "dense" is for schemes without composition, whose tensors are the
-    weights. `scaler` and `mask_absent_labels` are HeteroFL's extras, `send_gradient` is ADP's, `send_labels`
-    HeteroFL's.
+    weights. `sends` is what goes back besides the tensors. `scaler` and `mask_absent_labels` are HeteroFL's
+    extras.
     """
 
     batch_size: int = 32
@@ -42,8 +43,7 @@ class LocalSettings:
     up_bits: int = 32
     scaler: bool = False
     mask_absent_labels: bool = False
-    send_gradient: bool = False
-    send_labels: bool = False
+    sends: tuple[Extra, ...] = ()
 
 
 class Trainer:
@@ -73,11 +73,8 @@ class Trainer:
         """One client's round, before anything is rounded."""
         settings, assignment = self.settings, task.assignment
         width = assignment.selection.width
-        labels = (
-            tuple(torch.unique(examples.targets[torch.from_numpy(share)]).tolist())
-            if self._needs_labels
-            else ()
-        )
+        targets = examples.targets[torch.from_numpy(share)]
+        labels = tuple(torch.unique(targets).tolist()) if settings.mask_absent_labels else ()
         with own_randomness(task.seed):
             rng = np.random.default_rng(task.seed)
             batches = draw_batches(share, settings.batch_size, assignment.tau, rng)
@@ -96,9 +93,9 @@ class Trainer:
             round=assignment.round,
             tensors=answer,
             samples=len(share),
-            estimates=estimate(loss, before, after),
-            gradient=before.gradient.float() if before is not None and settings.send_gradient else None,
-            labels=labels if settings.send_labels else (),
+            loss=loss,
+            measured=estimate(before, after),
+            extras=sent_along(settings.sends, Seen(targets, before)),
             nonce=assignment.nonce,
         )
 
@@ -134,10 +131,6 @@ class Trainer:
         model = self.model("dense" if self.settings.train_in == "dense" else "composed", width)
         model.load(tensors)
         return model
-
-    @property
-    def _needs_labels(self) -> bool:
-        return self.settings.send_labels or self.settings.mask_absent_labels
 
     def _probe(self, width: int, tensors: Mapping[str, Tensor], batches: list[Batch]) -> Probe | None:
         return (
@@ -202,6 +195,12 @@ class Trainer:
         held = torch.zeros(scores.shape[1], device=scores.device)
         held[list(labels)] = 1.0
         return scores * held
+
+
+def sent_along(extras: tuple[Extra, ...], seen: Seen) -> dict[str, Tensor]:
+    """What a client sends besides its tensors, by name."""
+    made = {extra.name: extra.make(seen) for extra in extras}
+    return {name: tensor for name, tensor in made.items() if tensor is not None}
 
 
 @torch.no_grad()

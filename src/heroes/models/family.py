@@ -239,14 +239,14 @@ class Family:
 
     def _make_cut(self, selection: Selection) -> Cut:
         everything = tuple(range(self.max_width)), tuple(range(self.max_width**2))
-        whole = (selection.groups, selection.blocks) == everything
+        whole = (selection.groups, selection.pieces) == everything
         cut: dict[str, Slice] = {}
         for p in self.parameters:
             if whole or p.kind == SHARED:
                 cut.update({name: Slice(name) for name in p.tensor_shapes(1)})
             elif p.kind == COMPOSED:
                 cut[p.basis] = Slice(p.basis)
-                cut[p.coefficient] = Slice(p.coefficient, ((0, torch.tensor(selection.blocks)),))
+                cut[p.coefficient] = Slice(p.coefficient, ((0, torch.tensor(selection.pieces)),))
             else:
                 indices = group_indices(p.shape[p.axis], p.parts, selection.groups, self.max_width)
                 cut[p.name] = Slice(p.name, ((p.axis, indices),))

@@ -111,4 +111,4 @@ def same_tau_plan(
     selections = [serve(width) for width in load.widths.tolist()]
     taus = [tau] * len(cohort)
     given = assignments(rounds_done + 1, cohort, load, learning_rate, selections, taus)
-    return Plan(given, tau_star=float(tau), rule=rule)
+    return Plan(given, {"tau_star": float(tau), "rule": rule})

@@ -12,9 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heroes.messages import Estimates, Floats, Integers
+from heroes.messages import Floats, Integers
 
 _SLACK = 1e-9  # relative; keeps a client that finishes exactly at T from losing a step to rounding
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Properties of the loss around the current model: F, L, sigma^2 and G^2 of the convergence bound."""
+
+    loss: float  # NaN: not known
+    smoothness: float | None = None
+    variance: float | None = None
+    gradient: float | None = None
 
 
 def affordable_widths(step_flops: Floats, speed: Floats, limit: float) -> Integers:

@@ -3,7 +3,7 @@ assignment.
 
 The one place that notices lost, unknown or broken updates. Updates are handed on in plan order whatever order
 they arrive in, so sums do not depend on the engine. Every refusal has a cause under which it is counted:
-unknown, twice, round, nonce, names, shape, type, finite, samples, labels; engines add malformed, silent and
+unknown, twice, round, nonce, names, shape, type, finite, samples, extras; engines add malformed, silent and
 failed.
 """
 
@@ -17,21 +17,24 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from heroes.messages import Assignment, Estimates, Lost, Update
+from heroes.client.extras import Extra
+from heroes.messages import Assignment, Lost, Tensors, Update
 
 MOST_SAMPLES = 2**40  # more than any client can hold
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a right answer looks like: the shape of every tensor, the size of a gradient sent along, the
-    number of classes.
-    """
+    """What a right answer looks like: the shape of every tensor, what comes along, the number of classes."""
 
     shapes: Mapping[str, tuple[int, ...]]
-    gradient: int | None = None
+    sends: tuple[Extra, ...] = ()
     classes: int = 0
     dtype: torch.dtype = torch.float32
+
+    @property
+    def parameters(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes.values())
 
 
 class Pairing:
@@ -83,7 +86,7 @@ class Pairing:
         if isinstance(update, Lost):
             self.lost.append(update)
         else:
-            loss = update.estimates.loss
+            loss = update.loss
             self.answered[update.client] = update.samples, None if math.isnan(loss) else loss
             yield self.plan[n], update
 
@@ -115,8 +118,8 @@ def fault(update: Update, expected: Expected) -> tuple[str, str] | None:
         )
     if not _whole(update.samples) or not 1 <= update.samples <= MOST_SAMPLES:
         return f"it says it has {update.samples!r} samples", "samples"
-    if not all(_whole(label) and 0 <= label < expected.classes for label in update.labels):
-        return f"its labels are not classes from 0 to {expected.classes - 1}", "labels"
+    if (why := _wrong_extra(update.extras, expected)) is not None:
+        return why, "extras"
     for name, tensor in update.tensors.items():
         if not isinstance(tensor, Tensor) or tensor.dtype != expected.dtype:
             return (
@@ -131,21 +134,28 @@ def fault(update: Update, expected: Expected) -> tuple[str, str] | None:
 
 
 def cleaned(update: Update, expected: Expected) -> Update:
-    """The update without what is beside the model and cannot be: estimates that are no finite number from 0
-    on, a gradient or residuals of the wrong size.
+    """The update without what is beside the model and cannot be: measurements that are no finite number from
+    0 on, residuals of the wrong size.
     """
-    e = update.estimates
-    loss = e.loss if _possible(e.loss) else math.nan
-    others = [
-        value if _possible(value) else None for value in (e.smoothness, e.variance, e.gradient, e.lipschitz)
-    ]
-    gradient = update.gradient
-    if gradient is not None and not (tuple(gradient.shape) == (expected.gradient,) and _finite(gradient)):
-        gradient = None
+    loss = update.loss if _possible(update.loss) else math.nan
+    measured = {name: value for name, value in update.measured.items() if _possible(value)}
     residuals = update.residuals
-    if residuals is not None and fault(replace(update, tensors=residuals, labels=()), expected) is not None:
+    if residuals is not None and fault(replace(update, tensors=residuals, extras={}), expected) is not None:
         residuals = None
-    return replace(update, estimates=Estimates(loss, *others), gradient=gradient, residuals=residuals)
+    return replace(update, loss=loss, measured=measured, residuals=residuals)
+
+
+def _wrong_extra(extras: Tensors, expected: Expected) -> str | None:
+    """What is wrong with what came along, if anything; what did not come may be missing."""
+    wanted = {extra.name: extra for extra in expected.sends}
+    for name, tensor in extras.items():
+        if name not in wanted:
+            return f"it sent {name!r}, which nobody asked for"
+        if not isinstance(tensor, Tensor):
+            return f"its {name} is a {type(tensor).__name__}, not a tensor"
+        if (why := wanted[name].wrong(tensor, expected.parameters, expected.classes)) is not None:
+            return why
+    return None
 
 
 def _possible(value: object) -> bool:

@@ -77,12 +77,7 @@ def record(
         traffic=state.bytes_up + state.bytes_down,
         learning_rate=plan.assignments[0].learning_rate,
         loss=float(np.mean(losses)) if losses else None,
-        tau_star=plan.tau_star,
-        rounds_left=plan.rounds_left,
-        rule=plan.rule,
-        deadline=plan.deadline,
-        threshold_unreachable=plan.threshold_unreachable,
-        facts=replace(tried.facts, reducing_errors=None),  # each client's stands with the client
+        facts={**plan.facts, **tried.facts},
         missing=tuple(answers.lost),
         clients=tuple(_client(n, a, tried) for n, a in enumerate(plan.assignments)),
         lost=dict(sorted(Counter(one.cause for one in lost).items())),
@@ -102,7 +97,7 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         device=a.device,
         width=a.selection.width,
         groups=a.selection.groups,
-        blocks=a.selection.blocks,
+        pieces=a.selection.pieces,
         tau=a.tau,
         compute_seconds=computing,
         transfer_seconds=travelling,
@@ -112,7 +107,6 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         straggler=a.straggler,
         loss=loss,
         samples=samples,
-        reducing_error=tried.facts.reducing_errors[n] if tried.facts.reducing_errors else None,
     )
 
 

@@ -4,7 +4,7 @@ The global coefficient of every layer has P*P blocks; block a*P + b joins input 
 counter per block says how many local steps it has received. Plain numbers only.
 
 >>> list(serve("grid", np.array([9, 9, 9, 0]), [(1, 2, 5)]))
-[(Selection(width=1, groups=(1,), blocks=(3,)), 5)]
+[(Selection(width=1, groups=(1,), pieces=(3,)), 5)]
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Grids:
     def of(selections: list[Selection], max_width: int) -> _Grids:
         membership = np.zeros((len(selections), max_width**2), dtype=np.int64)
         for row, selection in enumerate(selections):
-            membership[row, list(selection.blocks)] = 1
+            membership[row, list(selection.pieces)] = 1
         starts = np.searchsorted([s.width for s in selections], range(max_width + 2)).tolist()
         of_width = tuple(itertools.starmap(slice, itertools.pairwise(starts)))
         return _Grids(tuple(selections), of_width, membership, membership @ membership.T)

@@ -105,7 +105,7 @@ class Adp:
         seen: list[Update] = []
         tensors = self.overlay(state.tensors, self._parts(answers, seen))
         memory = _memory(plan.assignments[0].tau, seen, state.memory)
-        return replace(state, round=state.round + 1, tensors=tensors, memory=memory), Facts()
+        return replace(state, round=state.round + 1, tensors=tensors, memory=memory), {}
 
     def _parts(
         self, answers: Iterable[tuple[Assignment, Update]], seen: list[Update]
@@ -155,9 +155,9 @@ def _memory(tau: int, seen: list[Update], before: AdpMemory) -> AdpMemory:
         return sum(v * samples for v, samples in usable) / total if total else last
 
     gradients: list[tuple[Tensor, int]] = [
-        (u.gradient.double(), u.samples)
+        (u.extras["gradient"].double(), u.samples)
         for u in seen
-        if u.gradient is not None and bool(torch.isfinite(u.gradient).all())
+        if "gradient" in u.extras and bool(torch.isfinite(u.extras["gradient"]).all())
     ]
     divergence = before.divergence
     if gradients:
@@ -167,7 +167,7 @@ def _memory(tau: int, seen: list[Update], before: AdpMemory) -> AdpMemory:
         divergence = float((weights * (stacked - centre).norm(dim=1)).sum() / weights.sum())
     return AdpMemory(
         tau,
-        lipschitz=mean([u.estimates.lipschitz for u in seen], before.lipschitz),
-        smoothness=mean([u.estimates.smoothness for u in seen], before.smoothness),
+        lipschitz=mean([u.measured.get("lipschitz") for u in seen], before.lipschitz),
+        smoothness=mean([u.measured.get("smoothness") for u in seen], before.smoothness),
         divergence=divergence,
     )

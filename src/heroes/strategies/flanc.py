@@ -99,4 +99,4 @@ class Flanc:
         tensors = self.overlay(
             state.tensors, ((self.cut(a.selection), update.tensors) for a, update in answers)
         )
-        return replace(state, round=state.round + 1, tensors=tensors), Facts()
+        return replace(state, round=state.round + 1, tensors=tensors), {}

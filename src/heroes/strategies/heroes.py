@@ -6,7 +6,7 @@ steps as let everyone finish together while the blocks stay evenly trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from heroes.fleet.costs import Costs
 from heroes.messages import (
     Assignment,
     Cohort,
-    Estimates,
     Facts,
     Floats,
     Integers,
@@ -30,6 +29,7 @@ from heroes.models.family import Family
 from heroes.planning.loads import Load, assignments, load_of, widths_afforded
 from heroes.planning.pacing import (
     Deadline,
+    Estimates,
     Goal,
     Intervals,
     Limits,
@@ -43,6 +43,8 @@ from heroes.planning.pacing import (
 from heroes.planning.schedule import LearningRate
 from heroes.slices.blocks import add_steps, grid_selection, serve
 from heroes.slices.cuts import Cut, Overlay, overlay_mean
+
+_UNREACHABLE = "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left decide"
 
 
 @dataclass(frozen=True)
@@ -125,24 +127,30 @@ class Heroes:
         given = assignments(
             state.round + 1, cohort, load, eta, selections, taus, intervals.straggler.tolist(), probing
         )
-        return Plan(
-            given, chosen.tau, chosen.rounds, chosen.rule, seconds, chosen.scale, chosen.threshold_unreachable
-        )
+        facts = {
+            "tau_star": chosen.tau,
+            "rounds_left": chosen.rounds,
+            "rule": chosen.rule,
+            "deadline": seconds,
+            "pace_scale": chosen.scale,
+            "notices": (_UNREACHABLE,) if chosen.threshold_unreachable else (),
+        }
+        return Plan(given, facts)
 
     def aggregate(
         self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]
     ) -> tuple[State, Facts]:
         """Means over holders; counters and estimates from those who really answered."""
         energy = self._block_energy(state.tensors)
-        alphas = tuple(float(energy.sum() - energy[list(a.selection.blocks)].sum()) for a in plan.assignments)
+        alphas = tuple(float(energy.sum() - energy[list(a.selection.pieces)].sum()) for a in plan.assignments)
         seen = _Seen(np.array(state.memory.counters, dtype=np.int64))
         tensors = self.overlay(state.tensors, self._parts(answers, seen))
-        estimates = mean_estimates(seen.estimates, state.memory.estimates)
+        estimates = mean_estimates(seen.losses, state.memory.estimates)
         answered = [
             alpha for alpha, a in zip(alphas, plan.assignments, strict=True) if a.client in seen.clients
         ]
         memory = HeroesMemory(
-            tuple(seen.counters.tolist()), estimates, plan.pace_scale, max(answered, default=0.0)
+            tuple(seen.counters.tolist()), estimates, plan.facts["pace_scale"], max(answered, default=0.0)
         )
         after = replace(state, round=state.round + 1, tensors=tensors, memory=memory)
         return after, self._facts(memory, plan, alphas)
@@ -151,8 +159,8 @@ class Heroes:
         self, answers: Iterable[tuple[Assignment, Update]], seen: _Seen
     ) -> Iterator[tuple[Cut, Tensors]]:
         for assignment, update in answers:
-            seen.counters = add_steps(seen.counters, assignment.selection.blocks, assignment.tau)
-            seen.estimates.append(update.estimates)
+            seen.counters = add_steps(seen.counters, assignment.selection.pieces, assignment.tau)
+            seen.losses.append({**update.measured, "loss": update.loss})
             seen.clients.add(assignment.client)
             yield self.cut(assignment.selection), update.tensors
 
@@ -206,17 +214,17 @@ class Heroes:
         eta = plan.assignments[0].learning_rate
         estimates = memory.estimates
         smoothness = estimates.smoothness if estimates else None
-        return Facts(
-            counters=memory.counters,
-            counter_variance=float(np.var(memory.counters)),
-            estimates=estimates,
-            reducing_error=memory.reducing_error,
-            reducing_errors=alphas,
-            bound=bound(estimates, plan.rounds_left or 1, tau, eta, memory.reducing_error)
+        return {
+            "counters": memory.counters,
+            "counter_variance": float(np.var(memory.counters)),
+            "estimates": estimates,
+            "reducing_error": memory.reducing_error,
+            "reducing_errors": alphas,
+            "bound": bound(estimates, plan.facts["rounds_left"] or 1, tau, eta, memory.reducing_error)
             if estimates
             else None,
-            step_size_ok=None if smoothness is None else eta * 6 * smoothness * tau <= 1,
-        )
+            "step_size_ok": None if smoothness is None else eta * 6 * smoothness * tau <= 1,
+        }
 
 
 @dataclass
@@ -224,15 +232,15 @@ class _Seen:
     """What was noted while answers streamed by."""
 
     counters: Integers
-    estimates: list[Estimates] = field(default_factory=list)
+    losses: list[dict[str, float]] = field(default_factory=list)
     clients: set[int] = field(default_factory=set)
 
 
-def mean_estimates(seen: list[Estimates], before: Estimates | None) -> Estimates | None:
+def mean_estimates(seen: Sequence[Mapping[str, float]], before: Estimates | None) -> Estimates | None:
     """Plain means over clients; an estimate that no client could give keeps its last value."""
 
     def mean(name: str) -> float | None:
-        values = [v for e in seen if (v := getattr(e, name)) is not None and np.isfinite(v) and v >= 0]
+        values = [v for e in seen if (v := e.get(name)) is not None and np.isfinite(v) and v >= 0]
         if values:
             return float(np.mean(values))
         return getattr(before, name) if before is not None else None

@@ -67,16 +67,16 @@ class HeteroFL:
         """Element by element the plain mean over the clients that hold it."""
         return replace(
             state, round=state.round + 1, tensors=self.overlay(state.tensors, self._parts(answers))
-        ), Facts()
+        ), {}
 
     def _parts(self, answers: Iterable[tuple[Assignment, Update]]) -> Iterator[tuple[Cut, Tensors]]:
         for assignment, update in answers:
             cut = self.cut(assignment.selection)
-            yield self._own_rows(cut, update) if self.label_split and update.labels else (cut, update.tensors)
+            yield self._own_rows(cut, update) if "labels" in update.extras else (cut, update.tensors)
 
     def _own_rows(self, cut: Cut, update: Update) -> tuple[Cut, Tensors]:
         """Keep of the classifier only the rows of the classes that the client holds."""
-        rows = torch.tensor(update.labels)
+        rows = update.extras["labels"]
         narrowed: dict[str, Slice] = dict(cut)
         tensors: Mapping[str, torch.Tensor] = dict(update.tensors)
         for name in self.family.classifier:

@@ -21,7 +21,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,7 +31,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from heroes.errors import ExchangeError
-from heroes.messages import Assignment, Estimates, Task, Tensors, Update
+from heroes.messages import Assignment, Task, Tensors, Update
 
 B = TypeVar("B", bytearray, memoryview)
 V = TypeVar("V")
@@ -243,16 +243,13 @@ def update_frame(update: Update) -> Frame:
         "client": update.client,
         "round": update.round,
         "samples": update.samples,
-        "estimates": {key: value for key, value in asdict(update.estimates).items() if value is not None},
+        "loss": update.loss,
         "nonce": update.nonce,
     }
-    values |= ({"labels": update.labels} if update.labels else {}) | (
-        {"feedback": True} if update.residuals is not None else {}
-    )
-    gradient = {} if update.gradient is None else {"gradient:": update.gradient}
-    return Frame(
-        values, _grouped("tensors", update.tensors) | _grouped("residuals", update.residuals or {}) | gradient
-    )
+    values |= {"measured": dict(update.measured)} if update.measured else {}
+    values |= {"feedback": True} if update.residuals is not None else {}
+    groups = {"tensors": update.tensors, "residuals": update.residuals or {}, "extras": update.extras}
+    return Frame(values, {f"{group}:{name}": t for group, of in groups.items() for name, t in of.items()})
 
 
 @dataclass(frozen=True)
@@ -262,9 +259,9 @@ class _Answer:
     client: int
     round: int
     samples: int
-    estimates: Estimates
+    loss: float
     nonce: int
-    labels: tuple[int, ...] = ()
+    measured: dict[str, float] = field(default_factory=dict)
     feedback: bool = False
 
 
@@ -279,10 +276,10 @@ def read_update(frame: Frame) -> Update:
         round=answer.round,
         tensors=frame.group("tensors"),
         samples=answer.samples,
-        estimates=answer.estimates,
+        loss=answer.loss,
+        measured=answer.measured,
+        extras=frame.group("extras"),
         residuals=frame.group("residuals") if answer.feedback else None,
-        gradient=frame.tensors.get("gradient:"),
-        labels=answer.labels,
         nonce=answer.nonce,
     )
 
@@ -319,7 +316,3 @@ def _pieces(described: Any, largest: int) -> tuple[list[_Piece], int]:
         if at > largest:
             raise ValueError(f"its tensors have more than {largest} bytes")
     return pieces, at
-
-
-def _grouped(group: str, tensors: Tensors) -> dict[str, Tensor]:
-    return {f"{group}:{name}": tensor for name, tensor in tensors.items()}

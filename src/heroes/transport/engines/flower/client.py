@@ -16,7 +16,7 @@ from heroes.client.training import Trainer, one_thread, said
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, HeroesError
 from heroes.transport.engines.flower.messages import Shapes, content, joined, task_of, tensors_of, values_of
-from heroes.transport.wire import update_frame
+from heroes.transport.wire import Frame, Parcels, update_frame
 from heroes.transport.workers.keeping import write_model
 
 Prepare = Callable[[str, int], tuple[Trainer, FederatedData]]
@@ -93,8 +93,8 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
     except Exception as error:  # the user's model and transform can fail in any way
         return Message(content({"error": said(error)}), reply_to=message)
     groups = {"tensors": joined(packed or update.tensors)}
-    if update.gradient is not None:
-        groups["gradient"] = joined({"gradient": update.gradient})
+    if update.extras:
+        groups["extras"] = Parcels().wrap(Frame({}, update.extras))
     said_besides = {"trained": round(seconds, 4), "bits": trainer.settings.up_bits if packed else 32}
     return Message(content({**update_frame(update).header, **said_besides}, **groups), reply_to=message)
 

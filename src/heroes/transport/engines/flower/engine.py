@@ -20,7 +20,7 @@ from heroes.messages import Assignment, Lost, Task, Tensors, Update
 from heroes.slices.exchange import pack_tensors
 from heroes.transport.engines.flower.grids import in_use
 from heroes.transport.engines.flower.messages import content, data_of, joined, order_of, tensors_of, values_of
-from heroes.transport.wire import Frame, read_update
+from heroes.transport.wire import Frame, Parcels, read_update
 from heroes.transport.workers.scoring import Scoring
 
 _SHORT, _LONG = 0.01, 0.25  # seconds between two looks for messages
@@ -195,9 +195,9 @@ class FlowerEngine(Scoring):
             update = replace(
                 update, tensors=tensors_of(reply.content, "tensors", shapes, values["bits"], sent)
             )
-            if data_of(reply.content, "gradient") is not None:
-                total = sum(tensor.numel() for tensor in sent.values())
-                update = replace(update, gradient=tensors_of(reply.content, "gradient", {"": (total,)})[""])
+            if (extras := data_of(reply.content, "extras")) is not None:
+                most = 64 + sum(tensor.nbytes for tensor in sent.values())
+                update = replace(update, extras=Parcels(most).unwrap(np.frombuffer(extras, np.uint8)).tensors)
             return update
         except Exception as error:  # whatever a node may send
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
