@@ -20,7 +20,8 @@ from benchmarks.common import save, show, take_turns
 from heroes import recipes, seeds
 from heroes.assemble import assemble
 from heroes.fleet import FLEETS, Fleet
-from heroes.messages import Cohort, Estimates, ServerState
+from heroes.messages import Cohort, ServerState
+from heroes.planning.pacing import Estimates
 from heroes.strategies.heroes import Heroes, HeroesMemory
 
 GOALS = {10: 1e-3, 100: 3e-3, 1_000: 20e-3, 10_000: 200e-3}  # clients in the cohort: seconds

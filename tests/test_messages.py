@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from heroes import messages
-from heroes.messages import Cohort, Estimates, Facts, Lost, RoundRecord, Selection, plain
+from heroes.messages import Cohort, Facts, Lost, RoundRecord, Selection, plain
+from heroes.planning.pacing import Estimates
 from heroes.rounds import run_round
 
 

@@ -86,12 +86,12 @@ def test_a_round_reached_by_running_equals_the_round_replayed_alone(world):
 
 
 def test_round_900_can_be_replayed_from_its_state_alone(world):
-    begun = world.heroes().begin(0)
+    begun = world.strategy("heroes").begin(0)
     at_900 = replace(begun, round=899)
-    busy = world.federation(world.heroes(rounds=1000))
+    busy = world.federation(world.strategy("heroes", rounds=1000))
     run_round(busy, begun)
     _, after_others = run_round(busy, at_900)
-    _, alone = run_round(world.federation(world.heroes(rounds=1000)), at_900)
+    _, alone = run_round(world.federation(world.strategy("heroes", rounds=1000)), at_900)
     assert after_others == alone
     assert alone.round == 900
     assert [c.client for c in alone.clients] == sample(busy.fleet, 4, 1, 900).tolist()

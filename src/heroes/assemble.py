@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from heroes import seeds
-from heroes.client.extras import GRADIENT, LABELS
+from heroes.client.objectives import Orthogonality
 from heroes.client.training import LocalSettings, Trainer, one_thread
-from heroes.contracts import Elsewhere, Engine, Strategy
+from heroes.contracts import Elsewhere, Engine
 from heroes.data import (
     DATASETS,
     PARTITIONS,
@@ -34,7 +34,6 @@ from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.federation import Federation, Policy, Stop
 from heroes.fleet import (
     FLEETS,
-    Costs,
     Faults,
     Fleet,
     FleetKind,
@@ -47,32 +46,20 @@ from heroes.fleet import (
 from heroes.messages import Assignment
 from heroes.models import MODELS
 from heroes.models.family import Build, Family
-from heroes.planning.pacing import Limits
+from heroes.planning.loads import Costs
 from heroes.planning.schedule import LearningRate
 from heroes.server.defence import Defence, overlay
 from heroes.server.privacy import Privacy
 from heroes.settings.config import Config, to_toml
-from heroes.settings.sections import (
-    AdpConfig,
-    FaultsConfig,
-    FedAvgConfig,
-    FlancConfig,
-    HeroesConfig,
-    HeteroFLConfig,
-)
+from heroes.settings.sections import FaultsConfig
 from heroes.slices.exchange import Feedback, tensors_bytes
-from heroes.strategies.adp import Adp
-from heroes.strategies.fedavg import FedAvg
-from heroes.strategies.flanc import Flanc
-from heroes.strategies.heroes import Heroes
-from heroes.strategies.heterofl import HeteroFL
+from heroes.strategies.base import Ground, Strategy
 from heroes.transport.engines.faulty import FaultyEngine
 from heroes.transport.engines.in_process import InProcessEngine
 from heroes.transport.engines.mpi import MpiEngine
 from heroes.transport.engines.processes import ProcessEngine
 
 T = TypeVar("T")
-COMPOSED = ("heroes", "flanc")  # the schemes whose tensors are factors
 
 
 def assemble(
@@ -88,8 +75,8 @@ def assemble(
     trainer, chosen = at_clients(config, model, data, progress)
     family = trainer.family
     with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
-        costs = measure_costs(config, family, chosen.train)
-    strategy = scheme(config, family, costs)
+        costs = measure_costs(family, chosen.train, trainer.settings, config.exchange.down_bits)
+    strategy = config.strategy.on(ground(config, family, costs))
     troubled = config.faults != FaultsConfig()
     faults = (
         Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
@@ -228,104 +215,59 @@ def fleet_kind(config: Config) -> FleetKind:
 
 
 def local_settings(config: Config) -> LocalSettings:
-    """How clients train under the configured scheme."""
-    t, s = config.training, config.strategy
-    settings = LocalSettings(
+    """How clients train under the configured strategy."""
+    t, duties = config.training, config.strategy.duties(config.training.probes)
+    return LocalSettings(
         batch_size=t.batch_size,
         momentum=t.momentum,
         weight_decay=t.weight_decay,
         clip=t.clip,
-        regulariser=t.regulariser,
-        train_in=t.train_in if config.strategy.name in COMPOSED else "dense",
-        probes=probes(config),
+        terms=(*duties.terms, *([Orthogonality(t.regulariser)] if t.regulariser else [])),
+        train_in=t.train_in if config.strategy.holds == "factors" else "dense",
+        probes=duties.probes,
         up_bits=config.exchange.up_bits,
+        scaler=duties.scaler,
+        mask_absent_labels=duties.mask_absent_labels,
+        sends=duties.sends,
     )
-    if isinstance(s, FlancConfig):
-        return replace(settings, regulariser=s.regulariser)
-    if isinstance(s, AdpConfig):
-        return replace(settings, sends=(GRADIENT,))
-    if isinstance(s, HeteroFLConfig):
-        return replace(
-            settings,
-            scaler=s.scaler,
-            mask_absent_labels=s.mask_absent_labels,
-            sends=(LABELS,) if s.label_split else (),
-        )
-    return settings
 
 
-def probes(config: Config) -> int:
-    """Estimates are made only where the scheme uses them; ADP's need one batch."""
-    if (
-        isinstance(config.strategy, HeroesConfig)
-        and config.strategy.adaptive_tau
-        and config.strategy.pace != "constant"
-    ):
-        return config.training.probes
-    return 1 if isinstance(config.strategy, AdpConfig) else 0
-
-
-def measure_costs(config: Config, family: Family, train: Examples) -> Costs:
-    """What each width costs under the configured scheme."""
-    composed = config.strategy.name in COMPOSED
-    batch = np.arange(config.training.batch_size) % len(train)
-    inputs, targets = train.batch(batch, torch.device("cpu"))
+def measure_costs(family: Family, train: Examples, local: LocalSettings, down_bits: int) -> Costs:
+    """What each width costs clients that train like this."""
+    inputs, targets = train.batch(np.arange(local.batch_size) % len(train), torch.device("cpu"))
     widths = range(1, family.max_width + 1)
     try:
         dense = [step_flops(family.dense(width).module, inputs, targets) for width in widths]
         step = dense
-        if composed and config.training.train_in == "factors":
+        if local.train_in == "factors":
             step = [step_flops(family.composed(width).module, inputs, targets) for width in widths]
     except Exception as error:  # the user's model can fail in any way
         shape = tuple(inputs.shape[1:])
         raise DataError(
             f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}): {error}"
         ) from error
-    shapes = [(family.tensor_shapes(w) if composed else family.weight_shapes(w)).values() for w in widths]
-    up = np.array([tensors_bytes(of_width, config.exchange.up_bits) for of_width in shapes])
-    if config.strategy.name == "adp":
-        up = up + np.array(
-            [tensors_bytes(of_width, 32) for of_width in shapes]
-        )  # the gradient travels too, as it is
-    down = np.array([tensors_bytes(of_width, config.exchange.down_bits) for of_width in shapes])
+    held = family.weight_shapes if local.train_in == "dense" else family.tensor_shapes
+    shapes = [list(held(width).values()) for width in widths]
+    extra = [sum(each.nbytes(of_width) for each in local.sends) for of_width in shapes]
+    up = np.array([tensors_bytes(of_width, local.up_bits) for of_width in shapes]) + np.array(extra)
+    down = np.array([tensors_bytes(of_width, down_bits) for of_width in shapes])
     return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down)
 
 
-def scheme(config: Config, family: Family, costs: Costs) -> Strategy[Any]:
-    """The scheme from its section of the configuration."""
-    s, t, f = config.strategy, config.training, config.federation
-    combine = overlay(config.robust.combine, config.robust.trim)
-    rate = LearningRate(t.learning_rate, t.learning_rate_decay, t.learning_rate_floor)
-    download = config.fleet.count_download or config.engine.clock == "wall"  # real downloads take real time
-    if isinstance(s, FedAvgConfig):
-        return FedAvg(family, costs, rate, s.tau, download, combine)
-    if isinstance(s, AdpConfig):
-        return Adp(
-            family, costs, rate, f.rounds, s.tau_first, s.tau_max, s.phi, f.time_budget, download, combine
-        )
-    limit = None if s.step_limit == "auto" else s.step_limit
-    if isinstance(s, HeteroFLConfig):
-        return HeteroFL(family, costs, rate, s.tau, limit, s.label_split, download, combine)
-    if isinstance(s, FlancConfig):
-        return Flanc(family, costs, rate, s.tau, limit, download, combine)
-    return Heroes(
+def ground(config: Config, family: Family, costs: Costs) -> Ground:
+    """What the run gives its strategy."""
+    t, f = config.training, config.federation
+    return Ground(
         family=family,
         costs=costs,
-        learning_rate=rate,
+        learning_rate=LearningRate(t.learning_rate, t.learning_rate_decay, t.learning_rate_floor),
+        overlay=overlay(config.robust.combine, config.robust.trim),
         rounds=f.rounds,
-        step_limit=limit,
-        limits=Limits(s.tau_first, s.tau_min, s.tau_max),
-        blocks=s.blocks,
-        adaptive_tau=s.adaptive_tau,
-        pace=s.pace,
-        deadline=s.deadline,
-        rho=None if s.rho == "auto" else s.rho,
-        threshold=s.threshold,
         time_budget=f.time_budget,
-        probes=probes(config),
+        count_download=config.fleet.count_download
+        or config.engine.clock == "wall",  # real downloads take real time
+        probes=t.probes,
         probe_every=t.probe_every,
-        count_download=download,
-        overlay=combine,
     )
 
 
@@ -381,8 +323,8 @@ def carrier(
     )
 
 
-def feedback(strategy: Strategy[Any]) -> Feedback:
-    """A place for what rounding leaves out, for the tensors of this scheme."""
+def feedback(strategy: Strategy) -> Feedback:
+    """A place for what rounding leaves out, for the tensors of this strategy."""
     return Feedback({name: tuple(tensor.shape) for name, tensor in strategy.begin(0).tensors.items()})
 
 

@@ -48,7 +48,7 @@ class Strategy(Protocol[M]):
     def cut(self, selection: Selection) -> Cut:
         """Where the tensors of a selection lie in the global tensors."""
 
-    def serve(self, width: int) -> Selection:
+    def selection(self, width: int) -> Selection:
         """The part of the global model to use as a model of this width."""
 
     def aggregate(

@@ -75,7 +75,9 @@ class Federation:
 
     def score(self, state: ServerState[Any], width: int) -> Callable[[], Score]:
         """Begin to test the model of this width; call what is returned for how good it is."""
-        return self.engine.score(cut_out(state.tensors, self.strategy.cut(self.strategy.serve(width))), width)
+        return self.engine.score(
+            cut_out(state.tensors, self.strategy.cut(self.strategy.selection(width))), width
+        )
 
     def cut(self, assignment: Assignment) -> Cut:
         """Where the tensors of a client lie in the global ones."""

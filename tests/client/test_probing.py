@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from heroes.client.probing import Probe, estimate, probe
-from heroes.messages import Estimates
 from heroes.models.family import LocalModel
+from heroes.planning.pacing import Estimates
 
 
 def made(weights, losses, gradients):

@@ -10,10 +10,12 @@ import torch
 from fuzzing import HOSTILE, TEXTS
 from hypothesis import strategies as st
 
-from heroes.messages import Assignment, Estimates, Lost, Selection, Update
+from heroes.messages import Assignment, Lost, Selection, Update
+from heroes.planning.pacing import Estimates
 from heroes.server.defence import Defence
 from heroes.server.pairing import Expected, Pairing
-from heroes.slices.cuts import Slice, overlay_mean
+from heroes.slices.cuts import Slice
+from heroes.slices.overlays import overlay_mean
 
 WHOLE = {"w": torch.zeros(4, 3), "b": torch.ones(3)}
 CUT = {"w": Slice("w", ((0, torch.tensor([0, 2])),)), "b": Slice("b")}

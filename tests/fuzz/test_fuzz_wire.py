@@ -12,7 +12,8 @@ from fuzzing import TREES, little_memory, mutated_bytes, mutated_tree
 from hypothesis import strategies as st
 
 from heroes.errors import ExchangeError, HeroesError
-from heroes.messages import Assignment, Estimates, Selection, Task, Update
+from heroes.messages import Assignment, Selection, Task, Update
+from heroes.planning.pacing import Estimates
 from heroes.transport.wire import Channel, Frame, read_task, read_update, task_frame, update_frame
 
 ASSIGNMENT = Assignment(

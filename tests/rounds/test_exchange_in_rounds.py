@@ -104,7 +104,7 @@ def test_thirty_two_bits_change_nothing(world, name):
 
 
 def test_an_update_packed_in_thirty_two_bits_comes_back_bit_for_bit(world):
-    federation, data = world.federation(world.fedavg()), world.data()
+    federation, data = world.federation(world.strategy("fedavg")), world.data()
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
     task = make_task(federation, plan[0], partial(as_sent, federation, begun))
@@ -130,7 +130,10 @@ def test_every_scheme_runs_and_learns_with_few_bits_and_repeats_from_its_seed(wo
 
 
 def test_rounding_up_or_down_is_drawn_from_the_clients_seed(world):
-    federation, data = world.federation(world.fedavg(), up_bits=4, batch_size=100, momentum=0.0), world.data()
+    federation, data = (
+        world.federation(world.strategy("fedavg"), up_bits=4, batch_size=100, momentum=0.0),
+        world.data(),
+    )
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
     task = make_task(
@@ -177,7 +180,10 @@ def test_when_all_diverge_the_model_stays(world):
 
 
 def test_what_rounding_left_out_is_kept_for_those_who_answered_and_sent_next_time(world):
-    federation, data = world.federation(world.fedavg(), up_bits=2, error_feedback=True), world.data()
+    federation, data = (
+        world.federation(world.strategy("fedavg"), up_bits=2, error_feedback=True),
+        world.data(),
+    )
     exact = Trainer(federation.family, LocalSettings(batch_size=5, probes=0, train_in="dense"))
     state, kept = federation.strategy.begin(0), {}
     rounds = [((1, 2, 7, 8), set()), ((3, 4, 10, 11), set()), ((2, 3, 6, 10), {2, 3, 10})]
@@ -214,8 +220,8 @@ def test_a_client_that_does_not_answer_keeps_its_residuals(world):
             task.assignment.client, task.assignment.round, task.tensors, 10, 0.5, residuals=left, nonce=nonce
         )
 
-    federation = world.federation(world.fedavg(), FunctionEngine(answer), error_feedback=True)
-    cut = federation.strategy.cut(federation.strategy.serve(3))
+    federation = world.federation(world.strategy("fedavg"), FunctionEngine(answer), error_feedback=True)
+    cut = federation.strategy.cut(federation.strategy.selection(3))
     begun = federation.strategy.begin(0)
     federation.feedback.keep(
         2, cut, {name: torch.full_like(value, 4.0) for name, value in begun.tensors.items()}

@@ -42,7 +42,7 @@ def moved(task, by=1.0):
 def bad(world, engine=None, policy=None, clock=None, **faults):
     """The tiny federation with faults."""
     made = Faults(1, 12, **faults)
-    federation = world.federation(world.fedavg(), engine or FunctionEngine(moved))
+    federation = world.federation(world.strategy("fedavg"), engine or FunctionEngine(moved))
     return replace(federation, faults=made, clock=clock or VirtualClock(made), policy=policy or Policy(0, 50))
 
 
@@ -53,7 +53,7 @@ def same(one, other):
 def test_nobody_trains_whose_update_would_not_count(world):
     trained = []
     engine = FunctionEngine(lambda task: trained.append(task.assignment.client) or moved(task))
-    _, entry = run_round(bad(world, engine, dropout=0.5), world.fedavg().begin(0))
+    _, entry = run_round(bad(world, engine, dropout=0.5), world.strategy("fedavg").begin(0))
     gone = {lost.client for lost in entry.missing}
     assert gone
     assert trained == [c.client for c in entry.clients if c.client not in gone]
@@ -62,7 +62,7 @@ def test_nobody_trains_whose_update_would_not_count(world):
 
 def test_what_is_counted_is_what_was_sent(world):
     federation = bad(world, dropout=0.3, upload_loss=0.3)
-    state = world.fedavg().begin(0)
+    state = world.strategy("fedavg").begin(0)
     for _ in range(5):
         before = state
         state, entry = run_round(federation, state)
@@ -94,7 +94,7 @@ def test_counters_and_the_reducing_error_are_those_of_clients_that_answered(worl
 
 def test_a_round_that_too_few_answer_is_begun_again_with_fresh_clients_and_says_so(world):
     federation = bad(world, policy=Policy(at_least=3, attempts=50), dropout=0.4)
-    state, seconds, traffic = world.fedavg().begin(0), 0.0, 0
+    state, seconds, traffic = world.strategy("fedavg").begin(0), 0.0, 0
     again = 0
     for _ in range(6):
         state, entry = run_round(federation, state)
@@ -115,7 +115,7 @@ def test_an_attempt_that_fails_leaves_no_trace_in_the_model(world):
     engine = FunctionEngine(
         lambda task: next(answers, None) or (None if task.assignment.attempt == 0 else moved(task))
     )
-    begun = world.fedavg().begin(0)
+    begun = world.strategy("fedavg").begin(0)
     state, entry = run_round(bad(world, engine, policy=Policy(1, 3)), begun)
     assert len(entry.abandoned) == 1
     assert all(torch.equal(value, begun.tensors[name] + 1.0) for name, value in state.tensors.items())
@@ -130,10 +130,10 @@ def test_rounding_residuals_of_an_abandoned_attempt_are_not_kept(world):
         return Update(a.client, a.round, task.tensors, 10, 0.5, residuals=left, nonce=a.nonce)
 
     federation = replace(
-        world.federation(world.fedavg(), FunctionEngine(answer), error_feedback=True),
+        world.federation(world.strategy("fedavg"), FunctionEngine(answer), error_feedback=True),
         policy=Policy(at_least=2, attempts=2),
     )
-    _, entry = run_round(federation, world.fedavg().begin(0))
+    _, entry = run_round(federation, world.strategy("fedavg").begin(0))
     assert {c.client for c in entry.clients} == set(federation.feedback.kept)
 
 
@@ -151,7 +151,7 @@ def test_a_round_that_never_succeeds_ends_the_run_with_a_reason_and_the_rounds_b
 
 def test_more_are_asked_than_wanted_and_the_first_count(world):
     federation = bad(world, policy=Policy(1, 5, oversample=2.0))
-    state, entry = run_round(federation, world.fedavg().begin(0))
+    state, entry = run_round(federation, world.strategy("fedavg").begin(0))
     assert len(entry.clients) == 8
     assert sum(c.samples is not None for c in entry.clients) == 4
     assert entry.lost == {"surplus": 4}
@@ -162,7 +162,7 @@ def test_more_are_asked_than_wanted_and_the_first_count(world):
 
 def test_only_clients_that_are_awake_are_asked_and_the_server_waits_for_them(world):
     federation = bad(world, policy=Policy(1, 5), availability="day_night", day=1000.0, awake=0.02)
-    state = world.fedavg().begin(0)
+    state = world.strategy("fedavg").begin(0)
     waits = []
     for _ in range(4):
         expected = federation.faults.available(state.seconds + until_awake(federation, state.seconds))
@@ -177,7 +177,7 @@ def test_only_clients_that_are_awake_are_asked_and_the_server_waits_for_them(wor
 
 def test_clients_that_fall_asleep_between_two_attempts_are_waited_for(world):
     federation = bad(world, policy=Policy(1, 50), availability="day_night", day=40.0, awake=0.05, dropout=0.9)
-    state, entries = world.fedavg().begin(0), []
+    state, entries = world.strategy("fedavg").begin(0), []
     for _ in range(3):
         state, entry = run_round(federation, state)
         entries.append(entry)
@@ -193,8 +193,8 @@ def test_clients_that_fall_asleep_between_two_attempts_are_waited_for(world):
 def test_hostile_clients_send_what_harms(world, attack, sent):
     faults = Faults(1, 12, attackers=0.5, attack=attack, attack_scale=10.0)
     engine = FaultyEngine(FunctionEngine(moved), faults)
-    federation = world.federation(world.fedavg())
-    state = world.fedavg().begin(0)
+    federation = world.federation(world.strategy("fedavg"))
+    state = world.strategy("fedavg").begin(0)
     plan = federation.strategy.assign(state, federation.fleet.status(torch.arange(12).numpy(), 1)).assignments
     task = moved_task(federation, state)
     for update in engine.run(plan, task):
@@ -215,7 +215,7 @@ def moved_task(federation, state):
 def test_garbage_is_refused_whatever_it_is(world):
     engine = FaultyEngine(FunctionEngine(moved), Faults(1, 12, garbage=1.0))
     federation = bad(world, engine, policy=Policy(0, 1))
-    begun = world.fedavg().begin(0)
+    begun = world.strategy("fedavg").begin(0)
     causes = set()
     state = begun
     for _ in range(12):

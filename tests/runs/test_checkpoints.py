@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from heroes.errors import RunFolderError
-from heroes.messages import Estimates, ServerState
+from heroes.messages import ServerState
+from heroes.planning.pacing import Estimates
 from heroes.runs import checkpoints
 from heroes.strategies.heroes import HeroesMemory
 

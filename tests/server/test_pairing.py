@@ -10,9 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.messages import Assignment, Estimates, Lost, Selection, Update
+from heroes.messages import Assignment, Lost, Selection, Update
+from heroes.planning.pacing import Estimates
 from heroes.server.pairing import Expected, Pairing
-from heroes.slices.cuts import Slice, overlay_mean
+from heroes.slices.cuts import Slice
+from heroes.slices.overlays import overlay_mean
 
 EXPECTED = Expected({"w": (3,)}, gradient=3, classes=2)
 NONCE = 2**62 + 1

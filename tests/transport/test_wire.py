@@ -14,7 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.messages import Assignment, Estimates, Selection, Task, Update
+from heroes.messages import Assignment, Selection, Task, Update
+from heroes.planning.pacing import Estimates
 from heroes.transport.wire import Channel, Frame, Parcels, read_task, read_update, task_frame, update_frame
 
 ASSIGNMENT = Assignment(

@@ -16,7 +16,7 @@ import typer
 from heroes.cli import launch, options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
-from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError, did_you_mean
+from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError
 from heroes.report import (
     Comparison,
     compare,
@@ -28,7 +28,8 @@ from heroes.report import (
     write_page,
 )
 from heroes.settings.config import Config, parse, to_toml
-from heroes.settings.sections import SCHEMES, EngineConfig
+from heroes.settings.sections import EngineConfig
+from heroes.strategies import registry
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ def compare_command(
         list[str],
         typer.Argument(metavar="TASK | RUN RUN …", help="A task or a TOML file to run, or run folders."),
     ],
-    strategies: Annotated[str, typer.Option(help="The schemes, with commas between.")] = ",".join(SCHEMES),
+    strategies: Annotated[str, typer.Option(help="The schemes, with commas between.")] = ",".join(
+        registry.names()
+    ),
     seeds: Annotated[str, typer.Option(help="The seeds, with commas between.")] = "0",
     until_accuracy: Annotated[
         float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")
@@ -133,7 +136,7 @@ def _jobs(
         for strategy in dict.fromkeys(part.strip() for part in strategies.split(",")):
             config = options.configuration(
                 task,
-                _scheme(strategy),
+                registry.find(strategy, "--strategies").model_fields["name"].default,
                 settings,
                 {**named, "seed": int(_number(seed, "--seeds", whole=True))},
             )
@@ -147,12 +150,6 @@ def _refuse_mpi(planned: list[Job]) -> None:
             "heroes compare does not run under MPI: run each scheme by mpiexec -n 5 heroes run TASK --strategy NAME --engine mpi "
             "--out FOLDER, then heroes compare FOLDER FOLDER"
         )
-
-
-def _scheme(name: str) -> str:
-    if name not in SCHEMES:
-        raise ConfigError(f"--strategies has {name!r}: {did_you_mean(name, SCHEMES)}")
-    return name
 
 
 def _number(text: str, option: str, whole: bool = False) -> float:

@@ -17,7 +17,8 @@ from heroes.errors import ConfigError, did_you_mean
 from heroes.report import Summary, read_config, read_records
 from heroes.settings.config import keys
 from heroes.settings.recipes import TASKS
-from heroes.settings.sections import SCHEMES, EngineConfig
+from heroes.settings.sections import EngineConfig
+from heroes.strategies import registry
 
 
 @app.command("list")
@@ -50,9 +51,7 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
     engines = get_args(EngineConfig.model_fields["name"].annotation)
     return {
         "tasks": _first_lines(TASKS),
-        "strategies": [
-            (name, _first_line(section).removeprefix("The scheme: ")) for name, section in SCHEMES.items()
-        ],
+        "strategies": [(name, registry.summary(registry.find(name))) for name in registry.names()],
         "models": _first_lines(MODELS),
         "data": _first_lines(DATASETS),
         "partitions": _first_lines(PARTITIONS),

@@ -14,12 +14,12 @@ from torch.optim.sgd import sgd
 
 from heroes import seeds
 from heroes.client.extras import Extra, Seen
+from heroes.client.objectives import Term
 from heroes.client.probing import Batch, Probe, estimate, probe
 from heroes.data.examples import Examples
-from heroes.errors import ExchangeError
+from heroes.errors import ExchangeError, said
 from heroes.messages import Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
-from heroes.slices.compose import orthogonality
 from heroes.slices.exchange import Upload, pack_update, pack_with_feedback, unpack_update
 
 
@@ -37,7 +37,7 @@ class LocalSettings:
     momentum: float = 0.9
     weight_decay: float = 0.0
     clip: float | None = None
-    regulariser: float = 0.0
+    terms: tuple[Term, ...] = ()
     train_in: str = "factors"
     probes: int = 2
     up_bits: int = 32
@@ -154,8 +154,8 @@ class Trainer:
         for inputs, targets in batches:
             loss = F.cross_entropy(self._scores(model, inputs, labels), targets)
             total += loss.detach()
-            if settings.regulariser:
-                loss = loss + settings.regulariser * sum(orthogonality(basis) for basis in model.bases)
+            for term in settings.terms:
+                loss = loss + term(model, task.tensors)
             loss.backward()
             self.step(parameters, momenta, assignment.learning_rate)
         return float(total) / assignment.tau, model.read()
@@ -231,15 +231,6 @@ def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Ge
         shuffled = rng.permutation(share)[: per_pass * size].reshape(per_pass, size)
         batches.extend(shuffled)
     return batches[:count]
-
-
-def said(error: Exception) -> str:
-    """An error in one line.
-
-    >>> said(KeyError("bias"))
-    "KeyError: 'bias'"
-    """
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class Run:
         if wanted not in strategy.widths:
             choices = ", ".join(map(str, strategy.widths))
             raise ConfigError(f"width is {width!r}: {self.config.strategy.name} serves the widths {choices}")
-        tensors = cut_out(self.state.tensors, strategy.cut(strategy.serve(wanted)))
+        tensors = cut_out(self.state.tensors, strategy.cut(strategy.selection(wanted)))
         local = self.federation.family.dense(wanted)
         local.load(self.federation.family.plain_weights(tensors))
         return local.module.eval()
@@ -321,7 +321,7 @@ def _hand_out(federation: Federation, state: ServerState[Any], width: int, path:
     strategy, engine = federation.strategy, behind(federation.engine)
 
     def tensors(width: int) -> Tensors:
-        return cut_out(state.tensors, strategy.cut(strategy.serve(width)))
+        return cut_out(state.tensors, strategy.cut(strategy.selection(width)))
 
     if isinstance(engine, mpi.MpiEngine) and path is not None:
         engine.ranks.hand_out(tensors)

@@ -35,7 +35,8 @@ from torch import Tensor
 from heroes import seeds
 from heroes.errors import ExchangeError
 from heroes.messages import Tensors
-from heroes.slices.cuts import Cut, cut_out, overlay_mean
+from heroes.slices.cuts import Cut, cut_out
+from heroes.slices.overlays import overlay_mean
 
 LEVELS = {16: 32767, 8: 127, 4: 7, 2: 1}
 UP_BITS = (32, 16, 8, 4, 2)

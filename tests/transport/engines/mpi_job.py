@@ -65,7 +65,7 @@ def with_mishap(federation: Federation, what: Callable[[], object]) -> Federatio
 
 
 def plain(name: str, **options: Any) -> Federation:
-    federation = world.federation(world.scheme(name), cohort=7, **options)
+    federation = world.federation(world.strategy(name), cohort=7, **options)
     return replace(federation, engine=InProcessEngine(federation.engine.trainer, federation.engine.data, 20))
 
 

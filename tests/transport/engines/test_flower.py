@@ -29,13 +29,12 @@ import heroes
 from heroes import flower_app
 from heroes.contracts import Elsewhere
 from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingError
-from heroes.fleet.costs import Costs
 from heroes.fleet.devices import FLEETS, Fleet
 from heroes.fleet.wall import MeasuredFleet, WallClock
 from heroes.messages import Lost, Task
 from heroes.models.cnn import build as build_cnn
 from heroes.models.family import Family
-from heroes.planning.loads import load_of, widths_afforded
+from heroes.planning.loads import Costs, load_of, widths_afforded
 from heroes.rounds import run_round
 from heroes.settings.recipes import recipe
 from heroes.slices.exchange import pack_tensors, unpack_tensors

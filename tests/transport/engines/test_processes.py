@@ -86,8 +86,8 @@ def same(one: list[Any], two: list[Any]) -> None:
 @pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_every_scheme_gives_the_same_bits_with_any_number_of_workers(world, name, workers):
-    expected = list(run(in_process(world.federation(world.scheme(name), cohort=7)), Stop(3)))
-    with processes(world.federation(world.scheme(name), cohort=7), workers) as federation:
+    expected = list(run(in_process(world.federation(world.strategy(name), cohort=7)), Stop(3)))
+    with processes(world.federation(world.strategy(name), cohort=7), workers) as federation:
         same(list(run(federation, Stop(3))), expected)
 
 
@@ -95,7 +95,9 @@ def test_every_scheme_gives_the_same_bits_with_any_number_of_workers(world, name
 @pytest.mark.parametrize("name", ["heroes", "fedavg"])
 def test_exchange_in_fewer_bits_gives_the_same_bits_too(world, name, feedback):
     def federation():
-        return world.federation(world.scheme(name), cohort=7, up_bits=4, down_bits=8, error_feedback=feedback)
+        return world.federation(
+            world.strategy(name), cohort=7, up_bits=4, down_bits=8, error_feedback=feedback
+        )
 
     one, two = in_process(federation()), federation()
     expected = list(run(one, Stop(3)))
@@ -109,7 +111,7 @@ def test_exchange_in_fewer_bits_gives_the_same_bits_too(world, name, feedback):
 def test_diverged_clients_are_recorded_in_the_same_order(world):
     def diverging():
         wild = world.federation(
-            world.heroes(learning_rate=heroes.planning.schedule.LearningRate(1e30)), cohort=8
+            world.strategy("heroes", learning_rate=heroes.planning.schedule.LearningRate(1e30)), cohort=8
         )
         return replace(wild, policy=Policy(at_least=0))
 

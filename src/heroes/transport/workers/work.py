@@ -20,8 +20,8 @@ from threading import Thread
 import torch
 
 from heroes.client.evaluation import tally
-from heroes.client.training import Trainer, said
-from heroes.errors import ExchangeError
+from heroes.client.training import Trainer
+from heroes.errors import ExchangeError, said
 from heroes.messages import Lost
 from heroes.transport.wire import Channel, Frame, read_task, update_frame
 from heroes.transport.workers.setup import Setup, read
