@@ -12,10 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from heroes.client.extras import GRADIENT
 from heroes.client.training import LocalSettings, Trainer, draw_batches
 from heroes.federation import Stop
 from heroes.messages import Selection, Task, Update
-from heroes.planning.pacing import Estimates
 from heroes.rounds import run, run_round
 from heroes.strategies.adp import AdpMemory, objective
 
@@ -135,8 +135,8 @@ def test_the_probe_is_charged(world):
 
 @pytest.mark.parametrize("up_bits", [32, 4])
 def test_the_gradient_travels_too_and_is_counted(world, up_bits):
-    costs = world.assembled("adp", {"exchange.up_bits": up_bits}).strategy.costs
-    plain = world.assembled("fedavg", {"exchange.up_bits": up_bits}).strategy.costs
+    costs = world.assembled("adp", {"exchange.up_bits": up_bits}).strategy.ground.costs
+    plain = world.assembled("fedavg", {"exchange.up_bits": up_bits}).strategy.ground.costs
     weights = 4 * 9 + 9 + 9 * 6 + 6 + 6 * 3 + 3
     assert costs.bytes_up[2] == plain.bytes_up[2] + 4 * weights
     assert costs.bytes_down.tolist() == plain.bytes_down.tolist()
@@ -149,14 +149,14 @@ def updates(world, strategy, state, estimates, gradients, samples):
     for (a, update), e, g, count in zip(
         world.answers(plan, strategy, state), estimates, gradients, samples, strict=True
     ):
-        gradient = None if g is None else torch.tensor(g)
-        made.append((a, Update(a.client, a.round, update.tensors, count, e, gradient=gradient)))
+        extras = {} if g is None else {"gradient": torch.tensor(g)}
+        made.append((a, Update(a.client, a.round, update.tensors, count, 1.0, e, extras)))
     return plan, made
 
 
 def test_estimates_are_weighted_by_samples(world):
     strategy = world.strategy("adp", tau_first=5)
-    estimates = [Estimates(1.0, smoothness=2.0, lipschitz=8.0), Estimates(1.0, smoothness=6.0, lipschitz=4.0)]
+    estimates = [{"smoothness": 2.0, "lipschitz": 8.0}, {"smoothness": 6.0, "lipschitz": 4.0}]
     plan, made = updates(world, strategy, strategy.begin(0), estimates, [[3.0, 0.0], [3.0, 4.0]], [30, 10])
     state, facts = strategy.aggregate(strategy.begin(0), plan, iter(made))
     # the mean gradient is (3, 1): the distances are 1 and 3, weighted (30 * 1 + 10 * 3) / 40
@@ -167,9 +167,7 @@ def test_estimates_are_weighted_by_samples(world):
 def test_estimates_that_nobody_gave_keep_their_last_value(world):
     strategy = world.strategy("adp")
     state = after(strategy, 3)
-    plan, made = updates(
-        world, strategy, state, [Estimates(1.0), Estimates(1.0, smoothness=math.inf)], [None, None], [10, 20]
-    )
+    plan, made = updates(world, strategy, state, [{}, {"smoothness": math.inf}], [None, None], [10, 20])
     tau = plan.assignments[0].tau
     assert strategy.aggregate(state, plan, iter(made))[0].memory == AdpMemory(tau, **KNOWN)
     assert strategy.aggregate(state, plan, iter([]))[0].memory == AdpMemory(tau, **KNOWN)
@@ -180,9 +178,9 @@ def test_what_is_not_a_number_does_not_count(world):
     strategy = world.strategy("adp")
     state = after(strategy, 3)
     estimates = [
-        Estimates(1.0, 2.0, lipschitz=math.nan),
-        Estimates(1.0, 4.0, lipschitz=5.0),
-        Estimates(1.0, 3.0, lipschitz=5.0),
+        {"smoothness": 2.0, "lipschitz": math.nan},
+        {"smoothness": 4.0, "lipschitz": 5.0},
+        {"smoothness": 3.0, "lipschitz": 5.0},
     ]
     plan, made = updates(
         world, strategy, state, estimates, [[math.nan, 0.0], [1.0, 0.0], [3.0, 0.0]], [10, 10, 10]
@@ -193,7 +191,7 @@ def test_what_is_not_a_number_does_not_count(world):
 
 def test_a_client_measures_loss_and_gradient_at_both_ends_on_the_same_batch(world):
     family, examples, share, seed = world.family(), world.examples(30), np.arange(20), 9
-    settings = LocalSettings(batch_size=6, momentum=0.9, probes=1, train_in="dense", send_gradient=True)
+    settings = LocalSettings(batch_size=6, momentum=0.9, probes=1, train_in="dense", sends=(GRADIENT,))
     sent = family.initial_weights(2)
     task = Task(world.assignment(selection=world.strategy("adp").selection(3), tau=4), sent, seed)
     update = Trainer(family, settings).train(task, examples, share)
@@ -216,10 +214,10 @@ def test_a_client_measures_loss_and_gradient_at_both_ends_on_the_same_batch(worl
         torch.cat([(update.tensors[name] - sent[name]).reshape(-1) for name in sent]).double().norm()
     )
     assert moved > 0.01
-    assert update.estimates.smoothness == pytest.approx(float((end - start).norm()) / moved, rel=1e-3)
-    assert update.estimates.lipschitz == pytest.approx(abs(last - first) / moved, rel=1e-3)
-    torch.testing.assert_close(update.gradient.double(), start, rtol=1e-4, atol=1e-6)
-    assert update.gradient.dtype == torch.float32  # as its bytes are counted
+    assert update.measured["smoothness"] == pytest.approx(float((end - start).norm()) / moved, rel=1e-3)
+    assert update.measured["lipschitz"] == pytest.approx(abs(last - first) / moved, rel=1e-3)
+    torch.testing.assert_close(update.extras["gradient"].double(), start, rtol=1e-4, atol=1e-6)
+    assert update.extras["gradient"].dtype == torch.float32  # as its bytes are counted
 
 
 def test_the_model_is_the_plain_mean_as_in_fedavg(world):

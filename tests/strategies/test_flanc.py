@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from heroes.client.objectives import Orthogonality
 from heroes.client.training import LocalSettings, Trainer
 from heroes.messages import Task
 from heroes.models.family import Family
@@ -74,7 +75,7 @@ def test_a_round_by_hand_over_mixed_widths(world):
     state, entry = run_round(federation, begun)
     data, trainer = (
         world.data(),
-        Trainer(federation.family, LocalSettings(batch_size=5, probes=0, regulariser=0.1)),
+        Trainer(federation.family, LocalSettings(batch_size=5, probes=0, terms=(Orthogonality(0.1),))),
     )
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     plan = federation.strategy.assign(begun, clients).assignments
@@ -104,8 +105,8 @@ def test_widths_are_what_devices_afford_and_tau_is_fixed(world):
 def test_the_regulariser_is_on_unless_switched_off(world):
     federation = world.assembled("flanc")
     trainer = federation.engine.trainer
-    assert (trainer.settings.regulariser, trainer.settings.train_in, trainer.settings.probes) == (
-        0.1,
+    assert (trainer.settings.terms, trainer.settings.train_in, trainer.settings.probes) == (
+        (Orthogonality(0.1),),
         "factors",
         0,
     )
@@ -121,7 +122,7 @@ def test_the_regulariser_is_on_unless_switched_off(world):
     )  # of mean((V^T V - I)^2) over 2 x 2 squares
     torch.testing.assert_close(with_it[BASIS], without[BASIS] - 0.2 * 0.1 * gradient, rtol=1e-4, atol=1e-6)
     assert all(torch.equal(with_it[name], without[name]) for name in APART)
-    assert world.assembled("heroes").engine.trainer.settings.regulariser == 0.0
+    assert world.assembled("heroes").engine.trainer.settings.terms == ()
 
 
 def wide(width):

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heroes.client.extras import LABELS
 from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
 from heroes.messages import Selection, Task
@@ -193,8 +194,8 @@ def test_masked_labels_score_zero_and_their_rows_do_not_move(world):
         assert moved == [True, False, True]
     _, free = trained(world, sent, share)
     assert not torch.equal(free.tensors["4.bias"][1], sent["4.bias"][1])
-    assert update.labels == free.labels == ()  # they travel only when asked for
-    assert trained(world, sent, share, send_labels=True)[1].labels == (0, 2)
+    assert update.extras == free.extras == {}  # they travel only when asked for
+    assert trained(world, sent, share, sends=(LABELS,))[1].extras["labels"].tolist() == [0, 2]
 
 
 def test_label_split_averages_a_row_of_the_classifier_over_the_owners_of_its_class(world):
@@ -203,7 +204,8 @@ def test_label_split_averages_a_row_of_the_classifier_over_the_owners_of_its_cla
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 4e8]))  # widths 3, 1, 3
     made = world.answers(plan, strategy, state, [1.0, 3.0, 8.0])
     answers = [
-        (a, replace(u, labels=owned)) for (a, u), owned in zip(made, [(0,), (0, 1), (1,)], strict=True)
+        (a, replace(u, extras={"labels": torch.tensor(owned)}))
+        for (a, u), owned in zip(made, [(0,), (0, 1), (1,)], strict=True)
     ]
     after, _ = strategy.aggregate(state, plan, iter(answers))
     weight, bias, before = after.tensors["4.weight"], after.tensors["4.bias"], state.tensors
@@ -258,14 +260,14 @@ def test_all_extras_together_from_the_configuration(world):
         "heterofl", {f"strategy.{extra}": True for extra in ("scaler", "mask_absent_labels", "label_split")}
     )
     settings = federation.engine.trainer.settings
-    assert (settings.scaler, settings.mask_absent_labels, settings.send_labels) == (True, True, True)
+    assert (settings.scaler, settings.mask_absent_labels, settings.sends) == (True, True, (LABELS,))
     *_, (_, last) = run(federation, Stop(6))
     assert last.accuracy > 0.6
     plain = world.assembled("heterofl").engine.trainer.settings
-    assert (plain.scaler, plain.mask_absent_labels, plain.send_labels, plain.train_in) == (
+    assert (plain.scaler, plain.mask_absent_labels, plain.sends, plain.train_in) == (
         False,
         False,
-        False,
+        (),
         "dense",
     )
 

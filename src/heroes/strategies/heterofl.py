@@ -50,7 +50,8 @@ class HeteroFL(SameTau):
     def part(self, assignment: Assignment, update: Update) -> Part:
         """What a client trained; of the classifier only the rows of the classes that it holds, if it says which."""
         cut, tensors = super().part(assignment, update)
-        if (rows := update.extras.get("labels")) is None:
+        rows = update.extras.get("labels") if self.label_split else None
+        if rows is None:
             return cut, tensors
         classifier = self.family.classifier
         narrowed = {name: Slice(cut[name].source, ((0, rows), *cut[name].axes)) for name in classifier}
