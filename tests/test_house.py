@@ -1,5 +1,5 @@
-"""The house measured: how long functions and files are, what stands at the top, what imports what, and what no
-module may keep. Every rule is also tried on a small house that breaks it.
+"""The house measured: how long functions and files are, what stands at the top, what imports what, and what
+no module may keep. Every rule is also tried on a small house that breaks it.
 
 Who breaks a rule changes the code, not the figure.
 """
