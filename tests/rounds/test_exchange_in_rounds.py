@@ -29,9 +29,9 @@ from heroes.slices.exchange import (
     unpack_tensors,
     unpack_update,
 )
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.in_process import FunctionEngine, InProcessEngine
 
-SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]
 FEW = {"exchange.up_bits": 4, "exchange.down_bits": 8}
 
 
@@ -46,7 +46,7 @@ def same(one, two):
     return one.keys() == two.keys() and all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_sees_what_they_hold(world, name):
     federation = world.assembled(name, FEW)
     begun, data = federation.strategy.begin(0), world.data()
@@ -75,7 +75,7 @@ def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_see
     assert entry.bytes_up == sum(c.bytes_up for c in entry.clients)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_the_clock_counts_the_packed_bytes(world, name):
     few, full = world.assembled(name, FEW), world.assembled(name)
     plan, cohort, entry = planned(few, few.strategy.begin(0))
@@ -90,7 +90,7 @@ def test_the_clock_counts_the_packed_bytes(world, name):
     assert entry.duration < exact.duration
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_thirty_two_bits_change_nothing(world, name):
     runs = [
         list(run(world.assembled(name, changes), Stop(2)))
@@ -113,9 +113,9 @@ def test_an_update_packed_in_thirty_two_bits_comes_back_bit_for_bit(world):
     assert same(answer, unpack_update(pack_update(answer, task.tensors, 32, 1), task.tensors))
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("feedback", [False, True])
-def test_every_scheme_runs_and_learns_with_few_bits_and_repeats_from_its_seed(world, name, feedback):
+def test_every_strategy_runs_and_learns_with_few_bits_and_repeats_from_its_seed(world, name, feedback):
     steps = (
         {"strategy.tau_first": 6, "strategy.tau_max": 12}
         if name in ("adp", "heroes")
@@ -157,7 +157,7 @@ def poisoned(world, client):
 
 
 @pytest.mark.parametrize("feedback", [False, True])
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_a_client_that_diverged_is_recorded_and_not_raised(world, name, feedback):
     federation = world.assembled(name, FEW | {"exchange.error_feedback": feedback})
     engine = InProcessEngine(federation.engine.trainer, poisoned(world, 7))
@@ -258,8 +258,8 @@ def test_heroes_loses_at_most_two_points_on_digits_to_fewer_bits():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", SCHEMES)
-def test_over_seeds_no_scheme_loses_two_points_on_digits_to_fewer_bits(name, record_property):
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_over_seeds_no_strategy_loses_two_points_on_digits_to_fewer_bits(name, record_property):
     full = [digits_accuracy(name, seed, 40, 32, 32) for seed in range(3)]
     few = [digits_accuracy(name, seed, 40, 4, 8) for seed in range(3)]
     record_property("accuracy_32_32", full)

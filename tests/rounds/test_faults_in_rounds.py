@@ -15,7 +15,7 @@ from heroes.fleet.clock import VirtualClock
 from heroes.fleet.faults import Faults
 from heroes.messages import Update
 from heroes.rounds import as_sent, make_task, run, run_round, until_awake
-from heroes.settings.sections import SCHEMES
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.faulty import FaultyEngine, spoilt
 from heroes.transport.engines.in_process import FunctionEngine
 
@@ -231,8 +231,8 @@ def test_spoilt_updates_are_not_what_they_were(world):
     assert len({repr(spoilt(update, np.random.default_rng(seed))) for seed in range(60)}) == 9
 
 
-def config(scheme, engine, **changes):
-    chosen = heroes.recipes.recipe("digits", scheme).changed(BAD_DAY)
+def config(strategy, engine, **changes):
+    chosen = heroes.recipes.recipe("digits", strategy).changed(BAD_DAY)
     return chosen.changed(
         {
             "federation.rounds": 3,
@@ -246,9 +246,9 @@ def config(scheme, engine, **changes):
     )
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_bad_day_is_the_same_on_every_engine(scheme):
-    one, two = (heroes.run(config(scheme, engine)) for engine in ("in_process", "processes"))
+@pytest.mark.parametrize("strategy", BUILT_IN)
+def test_a_bad_day_is_the_same_on_every_engine(strategy):
+    one, two = (heroes.run(config(strategy, engine)) for engine in ("in_process", "processes"))
     assert one.records == two.records
     assert same(one.state.tensors, two.state.tensors)
     assert sum(sum(record.lost.values()) for record in one.records) > 5

@@ -157,7 +157,7 @@ def parse(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Co
 def _strategy(tree: Mapping[str, Any], own: type[Strategy] | None) -> type[Strategy]:
     """The class of the strategy that a tree names; the default where it names none."""
     section = tree.get("strategy")
-    name = section.get("name", registry.DEFAULT) if isinstance(section, Mapping) else registry.DEFAULT
+    name = section.get("name", "missing") if isinstance(section, Mapping) else registry.DEFAULT
     if own is not None and name == own.model_fields["name"].default:
         return own
     if not isinstance(name, str):

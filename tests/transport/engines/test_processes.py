@@ -31,10 +31,10 @@ from heroes.federation import Federation, Policy, Stop
 from heroes.messages import Lost, Task
 from heroes.rounds import run, run_round
 from heroes.slices.cuts import cut_out
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.in_process import InProcessEngine
 from heroes.transport.engines.processes import ProcessEngine
 
-SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]
 HEROES = [sys.executable, "-m", "heroes.cli"]
 
 
@@ -83,9 +83,9 @@ def same(one: list[Any], two: list[Any]) -> None:
         assert all(torch.equal(value, second.tensors[name]) for name, value in first.tensors.items())
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_every_scheme_gives_the_same_bits_with_any_number_of_workers(world, name, workers):
+def test_every_strategy_gives_the_same_bits_with_any_number_of_workers(world, name, workers):
     expected = list(run(in_process(world.federation(world.strategy(name), cohort=7)), Stop(3)))
     with processes(world.federation(world.strategy(name), cohort=7), workers) as federation:
         same(list(run(federation, Stop(3))), expected)
