@@ -5,10 +5,11 @@ and without it.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import heroes
-from heroes.runs.running import prepare
+from heroes.assemble import NOTHING, at_node
 from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
 from heroes.transport.engines import flower
@@ -36,8 +37,9 @@ def config(scheme: str, engine: str) -> Config:
 
 
 if __name__ == "__main__":
-    with flower.simulated(CLIENTS, prepare, workers=2):
+    with flower.simulated(CLIENTS, partial(at_node, NOTHING), workers=2) as link:
         for name in SCHEMES:
-            heroes.run(config(name, "flower"), out=Path(sys.argv[1]) / "flower" / name)
+            engine = partial(flower.opened, link=link)
+            heroes.run(config(name, "flower"), engine=engine, out=Path(sys.argv[1]) / "flower" / name)
     for name in SCHEMES:
         heroes.run(config(name, "in_process"), out=Path(sys.argv[1]) / "in_process" / name)

@@ -29,7 +29,7 @@ from heroes.rounds import run, run_round
 from heroes.slices.cuts import cut_out
 from heroes.transport.engines import mpi
 from heroes.transport.engines.in_process import InProcessEngine
-from heroes.transport.workers.setup import Setup
+from heroes.transport.opening import Parts
 
 world = World()
 UNLUCKY = 5
@@ -171,17 +171,17 @@ CASES: dict[str, tuple[Callable[[], Federation], Callable[[Federation, Federatio
 def lead(name: str) -> object:
     make, play = CASES[name]
     reference = with_mishap(world.federation(clients=8, cohort=8), failing) if name == "late" else make()
-    with mpi.leading():
+    with mpi.leading(follow) as opener:
         ours = make()
         seconds = SLOW / 2 if name == "late" else 60.0
-        engine = mpi.MpiEngine(ours.engine.data, 20, begin=name, task_seconds=seconds)
-        return play(replace(ours, engine=engine), reference)
+        parts = Parts(ours.engine.trainer, ours.engine.data, 20, config=name, task_seconds=seconds)
+        with opener(parts) as engine:
+            return play(replace(ours, engine=engine), reference)
 
 
-def prepare(name: str) -> mpi.Service:
+def follow(name: str) -> Parts:
     engine = CASES[name][0]().engine
-    trainer = engine.trainer
-    return mpi.Service(Setup(trainer.family, trainer.settings, trainer.device, engine.data, 20))
+    return Parts(engine.trainer, engine.data, 20)
 
 
 def from_python(out: Path) -> object:
@@ -212,7 +212,7 @@ def main(out: str) -> None:
             found[name] = lead(name)
         else:
             with suppress(mpi.Served):
-                mpi.serve(prepare)
+                mpi.serve(follow)
     found["from python"] = from_python(Path(out).parent)  # only rank 0 goes on
     Path(out).write_text(json.dumps(found))
 

@@ -27,7 +27,6 @@ from safetensors.torch import load_file
 
 import heroes
 from heroes import flower_app
-from heroes.contracts import Elsewhere
 from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingError
 from heroes.fleet.costs import Costs
 from heroes.fleet.devices import FLEETS, Fleet
@@ -117,8 +116,7 @@ def tiny(world):
             "down_bits": bits[1],
             "clock": wall,
         } | changes
-        with flower.using(grid):
-            engine = FlowerEngine(trainer, data, **wanted)
+        engine = FlowerEngine(flower.Link(grid), trainer, data, **wanted)
         real = {} if wall is None else {"clock": wall, "fleet": engine.fleet, "present": engine.present}
         return replace(local, engine=engine, **real), local, grid
 
@@ -283,12 +281,6 @@ def test_too_few_nodes_are_waited_for_and_then_an_error(tiny, monkeypatch):
     assert "waiting for nodes: 2 of 6 are there" in told
 
 
-def test_an_engine_needs_a_grid(world):
-    federation = world.federation()
-    with pytest.raises(ConfigError, match="no grid"):
-        FlowerEngine(federation.engine.trainer, federation.engine.data, config="", wanted=1, least=1)
-
-
 # what comes back
 
 
@@ -340,7 +332,6 @@ def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_p
     there, here, _ = tiny(
         cohort=3, joined=[0, 2, 3, 5], wall=clock, wanted=3, fleet=fleet, flops=lambda assignment: 1e6
     )
-    assert isinstance(there.engine, Elsewhere)
     state = here.strategy.begin(0)
     for _ in range(3):
         state, entry = run_round(there, state)
@@ -472,8 +463,7 @@ def nodes():
     grid = LocalGrid(flower_app.client_app)
     for client in range(4):
         grid.join(client + 10, partition_id=client)
-    with flower.using(grid):
-        yield grid
+    return grid
 
 
 def init(folder, *options):
@@ -503,12 +493,12 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=2)
     nodes.join(12, partition_id=2, model_out=str(tmp_path / "two.safetensors"))
     settings = {"config": "config.toml", "out": str(tmp_path / "run"), "rounds": 2}
-    first = flower_app.lead(settings, NOTHING)
+    first = flower_app.lead(settings, NOTHING, nodes)
     assert [record.clock for record in first.records] == ["wall", "wall"]
     for name, width in (("one", 2), ("two", None)):
         kept = load_file(tmp_path / f"{name}.safetensors")
         assert all(torch.equal(kept[key], value) for key, value in first.model(width).state_dict().items())
-    more = flower_app.lead({**settings, "rounds": 3}, NOTHING)
+    more = flower_app.lead({**settings, "rounds": 3}, NOTHING, nodes)
     assert [record.round for record in more.records] == [1, 2, 3]
     assert more.records[2].seconds > more.records[1].seconds == first.records[1].seconds
     assert first.state.measured
@@ -520,12 +510,12 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
 def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=9)
     with pytest.raises(TrainingError, match="client 1 wants width 9"):
-        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, NOTHING)
+        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, NOTHING, nodes)
 
 
 def test_an_app_without_its_configuration_says_so(nodes, tmp_path):
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
-        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"}, NOTHING)
+        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"}, NOTHING, nodes)
 
 
 def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch):
@@ -538,9 +528,8 @@ def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch)
     for client in range(3):
         grid.join(client + 10, partition_id=client)
     settings = {"out": str(tmp_path / "run"), "rounds": 2}
-    with flower.using(grid):
-        first = flower_app.lead(settings, parts)
-        more = flower_app.lead({**settings, "rounds": 6}, parts)
+    first = flower_app.lead(settings, parts, grid)
+    more = flower_app.lead({**settings, "rounds": 6}, parts, grid)
     assert set(asked) == {None, 0, 1, 2}
     assert (first.config.task, first.config.model.name, first.config.data.name) == ("clouds", "own", "own")
     assert [client.samples for record in more.records for client in record.clients] == [400] * 12
@@ -552,11 +541,8 @@ def test_data_of_ones_own_that_is_none_is_refused(app, tmp_path):
     with pytest.raises(ConfigError, match="needs a model of your own, or classes"):
         flower_app.Parts(data=lambda client: None)
     parts = flower_app.Parts(data=lambda client: [1, 2], classes=10)
-    with (
-        flower.using(LocalGrid(parts.client_app())),
-        pytest.raises(ConfigError, match=r"data\(None\) gave a list"),
-    ):
-        flower_app.lead({"out": str(tmp_path / "run")}, parts)
+    with pytest.raises(ConfigError, match=r"data\(None\) gave a list"):
+        flower_app.lead({"out": str(tmp_path / "run")}, parts, LocalGrid(parts.client_app()))
 
 
 def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
@@ -565,8 +551,7 @@ def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
     grid = LocalGrid(parts.client_app())
     for client in range(2):
         grid.join(client, partition_id=client)
-    with flower.using(grid):
-        run = flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, parts)
+    run = flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, parts, grid)
     assert (run.config.model.name, run.config.data.name) == ("digits_cnn", "own")
     assert not run.records[0].missing
 
