@@ -185,8 +185,8 @@ def follow(name: str) -> Parts:
 
 
 def from_python(out: Path) -> object:
-    """A run that rank 0 alone refuses, then one with a model and data of one's own; the others end each of
-    them by `Served`.
+    """A run that rank 0 alone refuses, one that fails at rank 0, then a whole one with a model and data of
+    one's own; the others end each of them by `Served`.
     """
     (out / "records.jsonl").touch()
     config = heroes.Config().changed(
@@ -199,9 +199,20 @@ def from_python(out: Path) -> object:
         refused = str(error)
     except heroes.transport.engines.mpi.Served:
         refused = "served"
-    run = heroes.run(config, model=build_network, data=world.data())
-    here = heroes.run(config.changed({"engine.name": "in_process"}), model=build_network, data=world.data())
-    return {"refused": "already holds a run" in refused, "same": run.records == here.records}
+    own = {"model": build_network, "data": world.data()}
+    failed = False
+    with suppress(mpi.Served):
+        try:
+            heroes.run(config, on_round=lambda record: failing(), **own)
+        except ValueError:
+            failed = True
+    run = heroes.run(config, **own)
+    here = heroes.run(config.changed({"engine.name": "in_process"}), **own)
+    return {
+        "refused": "already holds a run" in refused,
+        "failed": failed,
+        "same": run.records == here.records,
+    }
 
 
 def main(out: str) -> None:

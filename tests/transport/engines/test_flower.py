@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import json
 import os
 import signal
 import subprocess
@@ -123,11 +124,23 @@ def tiny(world):
     return make
 
 
-@pytest.mark.timeout(300)
-def test_the_simulation_gives_the_bits_of_one_client_after_the_other_with_every_scheme(tmp_path):
-    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+def job(name, folder):
+    """A job of `flower_job` in a process of its own, which says nothing."""
+    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), name, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.timeout(600)
+def test_a_simulation_ends_with_its_run_also_one_that_fails_and_the_next_starts_anew(tmp_path):
+    job("sessions", tmp_path)
+    found = json.loads((tmp_path / "sessions.json").read_text())
+    assert found == {"left": [], "same": True, "over": True}
+
+
+@pytest.mark.timeout(600)
+def test_the_simulation_gives_the_bits_of_one_client_after_the_other_with_every_scheme(tmp_path):
+    job("schemes", tmp_path)
     for scheme in ("heroes", "fedavg", "adp", "heterofl", "flanc"):
         for name in ("records.jsonl", "model.safetensors"):
             here, there = (tmp_path / engine / scheme / name for engine in ("in_process", "flower"))
@@ -560,9 +573,9 @@ def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
 
 
 def test_own_models_and_data_are_refused_in_the_simulation(world):
-    config = recipe("digits", None).changed({**SMALL, "engine.name": "flower"})
+    config = recipe("digits", None).changed({**SMALL, "engine.name": "flower", "model.max_width": 3})
     with pytest.raises(ConfigError, match="its simulation has no model or data of your own"):
-        heroes.run(config, data=(world.examples(), world.examples()))
+        heroes.run(config, model=world.family().build, data=world.data(8))
 
 
 def test_without_flower_one_sentence_says_what_to_install():
