@@ -8,7 +8,7 @@ import inspect
 import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -72,8 +72,6 @@ from heroes.transport.opening import Opener, Parts, room
 
 T = TypeVar("T")
 COMPOSED = ("heroes", "flanc")  # the schemes whose tensors are factors
-
-
 OwnData = FederatedData | Dataset | tuple[Examples, Examples]
 
 
@@ -91,21 +89,42 @@ class Own:
 
     def named(self, config: Config) -> Config:
         """The configuration that says where parts are the user's own, since it alone cannot repeat the run."""
-        parts = {"model.name": self.model, "data.name": self.data}
-        own = {key: "own" for key, part in parts.items() if part is not None}
+        own = {f"{key}.name": "own" for key, part in self._parts() if part is not None}
         return config.changed(own) if own else config
+
+    def check_again(self, config: Config, folder: Path) -> None:
+        """ConfigError unless the run in this folder began with own parts in the same places."""
+        for key, part in self._parts():
+            began_with = getattr(config, key).name == "own"
+            if began_with != (part is not None):
+                does = "was run with your own" if began_with else "was not run with your own"
+                raise ConfigError(
+                    f"{str(folder)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly"
+                )
+
+    def _parts(self) -> Iterator[tuple[str, object]]:
+        """Which sections of the configuration parts of the user's own would replace."""
+        yield "model", self.model
+        yield "data", self.data
 
 
 NOTHING = Own()
 
 
-@contextmanager
-def entered(config: Config, own: Own = NOTHING) -> Iterator[Opener]:
-    """What opens the configured engine. Of a job of several processes only the one that leads comes in here;
-    the others serve it until the context ends.
+def entered(
+    config: Config, own: Own = NOTHING, engine: Opener | None = None
+) -> AbstractContextManager[Opener]:
+    """Yields what opens the engine: the user's `engine`, else the one that the configuration names. Of a job
+    of several processes only the one that leads comes out; the others serve it until the context ends.
     """
-    with room(config.engine.name, partial(followed, own)) as opener:
-        yield opener
+    if engine is None:
+        return room(config.engine.name, partial(followed, own))
+    if not callable(engine):
+        raise ConfigError(
+            f"engine is {engine!r}; give a function that opens an engine of your own from "
+            "heroes.transport.opening.Parts, or name one with engine.name in the configuration"
+        )
+    return nullcontext(engine)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import heroes
-from heroes.errors import TrainingError
+from heroes.errors import ConfigError, TrainingError
 from heroes.fleet.faults import Faults
 from heroes.rounds import run_round
 from heroes.settings.sections import EngineConfig
@@ -85,6 +85,13 @@ def test_an_engine_is_closed_when_the_run_fails_and_a_resumed_run_opens_another(
     first, second = opener.engines
     assert (first.open, second.open) == (False, False)
     assert (list(first.handed), list(second.handed)) == ([], [1, 2, 3, 4])
+
+
+def test_an_engine_that_does_not_open_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"engine is 'mpi'; give a function .* or name one with engine\.name"
+    ):
+        heroes.run(heroes.recipes.digits().changed(SMALL), engine="mpi")
 
 
 def test_plain_parts_are_those_of_the_configuration():

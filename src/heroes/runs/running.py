@@ -82,16 +82,16 @@ def run(
     `model` is your own `build(width) -> nn.Module`; `data` your own (train, test) examples or `Dataset`,
     shared out as the configuration says, or `FederatedData` with shares of your own. `engine` opens an engine
     of your own in place of the one that the configuration names (`heroes.transport.opening.Opener`). With
-    `out`, everything is written there as it happens. `on_round` hears of every round, `on_progress` of data being prepared:
-    what, how much, of how much. Under MPI only rank 0 returns: the others serve it, and end the process when
-    it is done (`heroes.transport.engines.mpi.Served`, a `SystemExit`).
+    `out`, everything is written there as it happens. `on_round` hears of every round, `on_progress` of data
+    being prepared: what, how much, of how much. Under MPI only rank 0 returns: the others serve it, and end
+    the process when it is done (`heroes.transport.engines.mpi.Served`, a `SystemExit`).
     """
     if not isinstance(config, Config):
         raise ConfigError(
             f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
         )
     own = Own(model, data)
-    with entered(config, own) if engine is None else nullcontext(engine) as opener:
+    with entered(config, own, engine) as opener:
         if out is not None:
             refuse_taken(Path(out), overwrite)  # before anything that takes long
         config = own.named(config)
@@ -130,19 +130,14 @@ def resume(
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
     `changes` are keys with new values, such as a higher `federation.rounds` for a run that is finished. A
-    change of what the rounds before depended on is refused. A run with a model, data or an engine of your own
-    needs them again.
+    change of what the rounds before depended on is refused. A run with a model or data of your own needs them
+    again; the engine may be another.
     """
     path = Path(folder)
     config = extended(path, changes or {})
-    for key, name, part in (("model", config.model.name, model), ("data", config.data.name, data)):
-        if (name == "own") != (part is not None):
-            does = "was run with your own" if name == "own" else "was not run with your own"
-            raise ConfigError(
-                f"{str(path)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly"
-            )
     own = Own(model, data)
-    with entered(config, own) if engine is None else nullcontext(engine) as opener, held(path):
+    own.check_again(config, path)
+    with entered(config, own, engine) as opener, held(path):
         done = _records(path)
         with assembled(config, opener, own, on_progress) as federation:
             state = read_last(path / CHECKPOINTS, begin(federation))
