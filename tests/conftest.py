@@ -13,7 +13,7 @@ from hypothesis import settings
 from torch import nn
 
 from heroes import seeds
-from heroes.assemble import assemble
+from heroes.assemble import Own, assembled
 from heroes.client.training import LocalSettings, Trainer
 from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
@@ -31,6 +31,7 @@ from heroes.slices.exchange import Feedback
 from heroes.slices.overlays import overlay_mean
 from heroes.strategies import registry
 from heroes.strategies.base import Ground, Strategy
+from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import InProcessEngine
 
 settings.register_profile("heroes", deadline=None, derandomize=True, database=None, max_examples=60)
@@ -105,7 +106,7 @@ class World:
         return Ground(**(wanted | changes))
 
     def assembled(self, name: str, changes: dict[str, Any] | None = None) -> Federation:
-        """The tiny federation as `assemble` makes it from a configuration: real costs, real settings."""
+        """The tiny federation as `assembled` makes it from a configuration: real costs, real settings."""
         wanted: dict[str, Any] = {
             "strategy.name": name,
             "seed": 1,
@@ -117,7 +118,9 @@ class World:
             "training.device": "cpu",
             "engine.name": "in_process",
         }
-        return assemble(Config().changed(wanted | (changes or {})), build_network, self.data())
+        config = Config().changed(wanted | (changes or {}))
+        with assembled(config, in_process.opened, Own(build_network, self.data())) as federation:
+            return federation
 
     def cohort(self, speeds: list[float], upload: float = 200e3, download: float = 1e6) -> Cohort:
         """Clients 10, 11, ... of these speeds on equal links."""

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from functools import partial
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +20,6 @@ import torch
 from heroes import seeds
 from heroes.client.objectives import Orthogonality
 from heroes.client.training import LocalSettings, Trainer, one_thread
-from heroes.contracts import Elsewhere, Engine
 from heroes.data import (
     DATASETS,
     PARTITIONS,
@@ -50,33 +51,79 @@ from heroes.planning.loads import Costs
 from heroes.planning.schedule import LearningRate
 from heroes.server.defence import Defence, overlay
 from heroes.server.privacy import Privacy
-from heroes.settings.config import Config, to_toml
+from heroes.settings.config import Config, parse, to_toml
 from heroes.settings.sections import FaultsConfig
 from heroes.slices.exchange import Feedback, tensors_bytes
 from heroes.strategies.base import Ground, Strategy
 from heroes.transport.engines.faulty import FaultyEngine
-from heroes.transport.engines.in_process import InProcessEngine
-from heroes.transport.engines.mpi import MpiEngine
-from heroes.transport.engines.processes import ProcessEngine
+from heroes.transport.opening import Opener, Parts, room
 
 T = TypeVar("T")
+OwnData = FederatedData | Dataset | tuple[Examples, Examples]
 
 
-def assemble(
-    config: Config,
-    model: Build | None = None,
-    data: FederatedData | None = None,
-    progress: Progress | None = None,
-) -> Federation:
-    """Everything that takes part in the run that the configuration describes, with the user's own model or
-    data in its place.
+@dataclass(frozen=True)
+class Own:
+    """The user's own parts of a run, in place of those that the configuration names."""
+
+    model: Build | None = None
+    data: OwnData | None = None
+
+    @property
+    def travels(self) -> bool:
+        """Whether processes elsewhere can be given these parts: models and data stay where they are."""
+        return self.model is None and self.data is None
+
+    def named(self, config: Config) -> Config:
+        """The configuration that says where parts are the user's own, since it alone cannot repeat the run."""
+        own = {f"{key}.name": "own" for key, part in self._parts() if part is not None}
+        return config.changed(own) if own else config
+
+    def check_again(self, config: Config, folder: Path) -> None:
+        """ConfigError unless the run in this folder began with own parts in the same places."""
+        for key, part in self._parts():
+            began_with = getattr(config, key).name == "own"
+            if began_with != (part is not None):
+                does = "was run with your own" if began_with else "was not run with your own"
+                raise ConfigError(
+                    f"{str(folder)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly"
+                )
+
+    def _parts(self) -> Iterator[tuple[str, object]]:
+        """Which sections of the configuration parts of the user's own would replace."""
+        yield "model", self.model
+        yield "data", self.data
+
+
+NOTHING = Own()
+
+
+def entered(
+    config: Config, own: Own = NOTHING, engine: Opener | None = None
+) -> AbstractContextManager[Opener]:
+    """Yields what opens the engine: the user's `engine`, else the one that the configuration names. Of a job
+    of several processes only the one that leads comes out; the others serve it until the context ends.
+    """
+    if engine is None:
+        return room(config.engine.name, partial(followed, own))
+    if not callable(engine):
+        raise ConfigError(
+            f"engine is {engine!r}; give a function that opens an engine of your own from "
+            "heroes.transport.opening.Parts, or name one with engine.name in the configuration"
+        )
+    return nullcontext(engine)
+
+
+@contextmanager
+def assembled(
+    config: Config, opener: Opener, own: Own = NOTHING, progress: Progress | None = None
+) -> Iterator[Federation]:
+    """Everything that takes part in the run that the configuration describes, with the user's own parts in
+    their places. The engine that `opener` opens is open inside.
     """
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
-    trainer, chosen = at_clients(config, model, data, progress)
-    family = trainer.family
-    with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
-        costs = measure_costs(family, chosen.train, trainer.settings, config.exchange.down_bits)
-    strategy = config.strategy.on(ground(config, family, costs))
+    trainer, data = at_clients(config, own, progress)
+    strategy, costs = planned(config, trainer, data)
     troubled = config.faults != FaultsConfig()
     faults = (
         Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
@@ -84,43 +131,82 @@ def assemble(
     server = config.server
     wall = WallClock(server.deadline, server.deadline_factor) if config.engine.clock == "wall" else None
     fleet = drawn if wall is None else MeasuredFleet(drawn)
-    engine = carrier(config, trainer, chosen, costs, progress, wall, fleet)
-    return Federation(
-        strategy=strategy,
-        engine=engine if faults is None else FaultyEngine(engine, faults),
-        clock=wall or VirtualClock(faults, server.deadline, server.deadline_factor),
-        fleet=fleet,
-        cohort=config.federation.cohort,
-        seed=config.seed,
-        family=family,
-        sends=trainer.settings.sends,
-        down_bits=config.exchange.down_bits,
-        feedback=feedback(strategy) if config.exchange.error_feedback else None,
-        faults=faults,
-        policy=Policy(server.at_least, server.attempts, server.oversample),
-        defence=Defence(config.robust.clip, config.robust.guard, config.robust.guard_factor),
-        privacy=privacy(config),
-        present=engine.present if isinstance(engine, Elsewhere) else lambda: None,
-    )
+    parts = engine_parts(config, own, trainer, data, strategy, costs)
+    measured = fleet if isinstance(fleet, MeasuredFleet) else None
+    with opener(replace(parts, clock=wall, fleet=measured, progress=progress)) as carrier:
+        engine = carrier if faults is None else FaultyEngine(carrier, faults)
+        yield Federation(
+            strategy=strategy,
+            engine=engine,
+            clock=wall or VirtualClock(faults, server.deadline, server.deadline_factor),
+            fleet=fleet,
+            cohort=config.federation.cohort,
+            seed=config.seed,
+            family=trainer.family,
+            sends=trainer.settings.sends,
+            down_bits=config.exchange.down_bits,
+            feedback=feedback(strategy) if config.exchange.error_feedback else None,
+            faults=faults,
+            policy=Policy(server.at_least, server.attempts, server.oversample),
+            defence=Defence(config.robust.clip, config.robust.guard, config.robust.guard_factor),
+            privacy=privacy(config),
+            present=engine.present,
+        )
+
+
+def planned(config: Config, trainer: Trainer, data: FederatedData) -> tuple[Strategy, Costs]:
+    """The strategy, and what each width costs under it."""
+    with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
+        costs = measure_costs(trainer.family, data.train, trainer.settings, config.exchange.down_bits)
+    return config.strategy.on(ground(config, trainer.family, costs)), costs
 
 
 def at_clients(
-    config: Config,
-    model: Build | None = None,
-    data: FederatedData | None = None,
-    progress: Progress | None = None,
+    config: Config, own: Own = NOTHING, progress: Progress | None = None
 ) -> tuple[Trainer, FederatedData]:
     """What is needed where clients train: who trains, and all data, shared out."""
     device = torch_device(config.training.device)
-    if model is None:
+    if own.model is None:
         named("model.name", config.model.name, MODELS)
-    chosen = data or federated(config, dataset(config, progress))
+    chosen = shared(config, own.data) or federated(config, dataset(config, progress))
     if len(chosen.shares) != config.federation.clients:
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
         )
-    family = Family(model or model_build(config, chosen), config.model.max_width, config.model.rank_ratio)
+    build = own.model or model_build(config, chosen)
+    family = Family(build, config.model.max_width, config.model.rank_ratio)
     return Trainer(family, local_settings(config), device), chosen
+
+
+def at_node(own: Own, text: str, client: int) -> tuple[Trainer, FederatedData]:
+    """What a client somewhere else trains with, from the server's configuration as text."""
+    return _at_node(own, text)
+
+
+@lru_cache(maxsize=2)
+def _at_node(own: Own, text: str) -> tuple[Trainer, FederatedData]:
+    """Kept from one message to the next, for whichever clients this process has."""
+    return at_clients(parse(tomllib.loads(text)), own)
+
+
+def followed(own: Own, text: str) -> Parts:
+    """What a process of a job needs that serves the leading one, from that one's configuration as text."""
+    config = parse(tomllib.loads(text))
+    trainer, data = at_clients(config, own)
+    return engine_parts(config, own, trainer, data, *planned(config, trainer, data))
+
+
+def shared(config: Config, data: object) -> FederatedData | None:
+    """The user's data, shared out if it is not yet."""
+    if data is None or isinstance(data, FederatedData):
+        return data
+    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Examples) for part in data):
+        data = Dataset(*data)
+    if not isinstance(data, Dataset):
+        raise DataError(
+            f"data is a {type(data).__name__}; give (train, test) as heroes.Examples, or heroes.FederatedData"
+        )
+    return federated(config, data)
 
 
 def privacy(config: Config) -> Privacy | None:
@@ -271,55 +357,35 @@ def ground(config: Config, family: Family, costs: Costs) -> Ground:
     )
 
 
-def carrier(
-    config: Config,
-    trainer: Trainer,
-    data: FederatedData,
-    costs: Costs,
-    progress: Progress | None = None,
-    wall: WallClock | None = None,
-    fleet: Fleet | MeasuredFleet | None = None,
-) -> Engine:
-    """The engine from its section of the configuration."""
+def engine_parts(
+    config: Config, own: Own, trainer: Trainer, data: FederatedData, strategy: Strategy, costs: Costs
+) -> Parts:
+    """What any engine opens from, in plain values."""
     e = config.engine
-    if e.name == "in_process":
-        return InProcessEngine(trainer, data, config.evaluation.batch_size)
 
     def flops(assignment: Assignment) -> float:
         width = assignment.selection.width - 1
         probing = 2 * trainer.settings.probes * costs.probe_flops[width] if assignment.probes else 0.0
         return float(assignment.tau * costs.step_flops[width] + probing)
 
-    if e.name == "mpi":
-        batch_size = config.evaluation.batch_size
-        return MpiEngine(data, batch_size, begin=to_toml(config), task_seconds=e.task_seconds, cost=flops)
-    if e.name == "flower":
-        from heroes.transport.engines.flower import FlowerEngine  # Flower is loaded here, where it is needed
-
-        return FlowerEngine(
-            trainer,
-            data,
-            config.evaluation.batch_size,
-            config=to_toml(config),
-            wanted=config.federation.clients if wall is None else config.federation.cohort,
-            least=max(1, config.server.at_least),
-            down_bits=config.exchange.down_bits,
-            task_seconds=e.task_seconds,
-            wait_seconds=e.wait_seconds,
-            progress=progress,
-            clock=wall,
-            fleet=fleet if isinstance(fleet, MeasuredFleet) else None,
-            flops=flops,
-        )
-    start = None if e.start == "auto" else e.start
-    return ProcessEngine(
+    return Parts(
         trainer,
         data,
         config.evaluation.batch_size,
+        config=to_toml(config),
+        prepare=partial(at_node, own) if own.travels else None,
+        cohort=config.federation.cohort,
+        asked=math.ceil(config.federation.cohort * config.server.oversample),
+        least=config.server.at_least,
         workers=e.workers,
-        start=start,
+        start=None if e.start == "auto" else e.start,
         task_seconds=e.task_seconds,
+        wait_seconds=e.wait_seconds,
+        down_bits=config.exchange.down_bits,
         cost=flops,
+        widths=strategy.widths,
+        model_out=e.model_out,
+        model_width=e.model_width,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,10 @@ class Strategy(Protocol[M]):
 
 
 class Engine(Protocol):
-    """How tasks reach clients and updates come back, and who tests the model."""
+    """How tasks reach clients and updates come back, who tests the model, and who gets it in the end.
+
+    An engine opens and closes itself: see `heroes.transport.opening`.
+    """
 
     def run(
         self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
@@ -74,19 +77,13 @@ class Engine(Protocol):
         round.
         """
 
-    def close(self) -> None:
-        """Give back whatever the engine holds."""
-
-
-@runtime_checkable
-class Elsewhere(Protocol):
-    """What an engine has besides, whose clients come and go as they like and may keep the final model."""
-
     def present(self) -> npt.NDArray[np.bool_] | None:
         """Which clients can be asked now, waiting for some if need be; None is everybody."""
 
-    def hand_out(self, tensors: Callable[[int], Tensors], widths: Sequence[int]) -> None:
-        """Give every client that wants it the final model at its width, one of these; then they have it."""
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        """Give the final model, at one of these widths, to everybody who keeps one. When this returns, they
+        have it; where nobody keeps one, nothing happens.
+        """
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from heroes import seeds
-from heroes.assemble import assemble, stop_rule
+from heroes.assemble import assembled, stop_rule
 from heroes.client.training import LocalSettings, Trainer
 from heroes.data import Examples, FederatedData
 from heroes.federation import Stop
@@ -30,6 +30,7 @@ from heroes.slices.exchange import (
     unpack_update,
 )
 from heroes.strategies.registry import BUILT_IN
+from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import FunctionEngine, InProcessEngine
 
 FEW = {"exchange.up_bits": 4, "exchange.down_bits": 8}
@@ -245,7 +246,8 @@ def digits_accuracy(name, seed, rounds, up, down, cohort=10):
         "federation.cohort": cohort,
     }
     config = digits(rounds=rounds, seed=seed).changed(plain | bits)
-    *_, (_, last) = run(assemble(config), stop_rule(config), evaluate_every=rounds, every_width=False)
+    with assembled(config, in_process.opened) as federation:
+        *_, (_, last) = run(federation, stop_rule(config), evaluate_every=rounds, every_width=False)
     return last.accuracy
 
 

@@ -176,7 +176,7 @@ def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> Non
 
 def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
     """Each run as `heroes run` in a process of its own; an interrupt reaches them all."""
-    from heroes.transport.engines.processes import cores
+    from heroes.transport.workers.pool import cores
 
     def work(job: Job) -> tuple[int, str] | None:
         job.folder.mkdir(parents=True, exist_ok=True)

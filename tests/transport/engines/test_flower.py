@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import json
 import os
 import signal
 import subprocess
@@ -27,7 +28,6 @@ from safetensors.torch import load_file
 
 import heroes
 from heroes import flower_app
-from heroes.contracts import Elsewhere
 from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingError
 from heroes.fleet.devices import FLEETS, Fleet
 from heroes.fleet.wall import MeasuredFleet, WallClock
@@ -116,19 +116,30 @@ def tiny(world):
             "down_bits": bits[1],
             "clock": wall,
         } | changes
-        with flower.using(grid):
-            engine = FlowerEngine(trainer, data, **wanted)
+        engine = FlowerEngine(flower.Link(grid), trainer, data, **wanted)
         real = {} if wall is None else {"clock": wall, "fleet": engine.fleet, "present": engine.present}
         return replace(local, engine=engine, **real), local, grid
 
     return make
 
 
-@pytest.mark.timeout(300)
-def test_the_simulation_gives_the_bits_of_one_client_after_the_other_with_every_scheme(tmp_path):
-    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+def job(name, folder):
+    """A job of `flower_job` in a process of its own, which says nothing."""
+    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), name, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.timeout(600)
+def test_a_simulation_ends_with_its_run_also_one_that_fails_and_the_next_starts_anew(tmp_path):
+    job("sessions", tmp_path)
+    found = json.loads((tmp_path / "sessions.json").read_text())
+    assert found == {"left": [], "same": True, "over": True}
+
+
+@pytest.mark.timeout(600)
+def test_the_simulation_gives_the_bits_of_one_client_after_the_other_with_every_scheme(tmp_path):
+    job("schemes", tmp_path)
     for scheme in ("heroes", "fedavg", "adp", "heterofl", "flanc"):
         for name in ("records.jsonl", "model.safetensors"):
             here, there = (tmp_path / engine / scheme / name for engine in ("in_process", "flower"))
@@ -282,12 +293,6 @@ def test_too_few_nodes_are_waited_for_and_then_an_error(tiny, monkeypatch):
     assert "waiting for nodes: 2 of 6 are there" in told
 
 
-def test_an_engine_needs_a_grid(world):
-    federation = world.federation()
-    with pytest.raises(ConfigError, match="no grid"):
-        FlowerEngine(federation.engine.trainer, federation.engine.data, config="", wanted=1, least=1)
-
-
 # what comes back
 
 
@@ -339,7 +344,6 @@ def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_p
     there, here, _ = tiny(
         cohort=3, joined=[0, 2, 3, 5], wall=clock, wanted=3, fleet=fleet, flops=lambda assignment: 1e6
     )
-    assert isinstance(there.engine, Elsewhere)
     state = here.strategy.begin(0)
     for _ in range(3):
         state, entry = run_round(there, state)
@@ -471,8 +475,7 @@ def nodes():
     grid = LocalGrid(flower_app.client_app)
     for client in range(4):
         grid.join(client + 10, partition_id=client)
-    with flower.using(grid):
-        yield grid
+    return grid
 
 
 def init(folder, *options):
@@ -502,12 +505,12 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=2)
     nodes.join(12, partition_id=2, model_out=str(tmp_path / "two.safetensors"))
     settings = {"config": "config.toml", "out": str(tmp_path / "run"), "rounds": 2}
-    first = flower_app.lead(settings, NOTHING)
+    first = flower_app.lead(settings, NOTHING, nodes)
     assert [record.clock for record in first.records] == ["wall", "wall"]
     for name, width in (("one", 2), ("two", None)):
         kept = load_file(tmp_path / f"{name}.safetensors")
         assert all(torch.equal(kept[key], value) for key, value in first.model(width).state_dict().items())
-    more = flower_app.lead({**settings, "rounds": 3}, NOTHING)
+    more = flower_app.lead({**settings, "rounds": 3}, NOTHING, nodes)
     assert [record.round for record in more.records] == [1, 2, 3]
     assert more.records[2].seconds > more.records[1].seconds == first.records[1].seconds
     assert first.state.measured
@@ -519,12 +522,12 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
 def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=9)
     with pytest.raises(TrainingError, match="client 1 wants width 9"):
-        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, NOTHING)
+        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, NOTHING, nodes)
 
 
 def test_an_app_without_its_configuration_says_so(nodes, tmp_path):
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
-        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"}, NOTHING)
+        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"}, NOTHING, nodes)
 
 
 def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch):
@@ -537,9 +540,8 @@ def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch)
     for client in range(3):
         grid.join(client + 10, partition_id=client)
     settings = {"out": str(tmp_path / "run"), "rounds": 2}
-    with flower.using(grid):
-        first = flower_app.lead(settings, parts)
-        more = flower_app.lead({**settings, "rounds": 6}, parts)
+    first = flower_app.lead(settings, parts, grid)
+    more = flower_app.lead({**settings, "rounds": 6}, parts, grid)
     assert set(asked) == {None, 0, 1, 2}
     assert (first.config.task, first.config.model.name, first.config.data.name) == ("clouds", "own", "own")
     assert [client.samples for record in more.records for client in record.clients] == [400] * 12
@@ -551,11 +553,8 @@ def test_data_of_ones_own_that_is_none_is_refused(app, tmp_path):
     with pytest.raises(ConfigError, match="needs a model of your own, or classes"):
         flower_app.Parts(data=lambda client: None)
     parts = flower_app.Parts(data=lambda client: [1, 2], classes=10)
-    with (
-        flower.using(LocalGrid(parts.client_app())),
-        pytest.raises(ConfigError, match=r"data\(None\) gave a list"),
-    ):
-        flower_app.lead({"out": str(tmp_path / "run")}, parts)
+    with pytest.raises(ConfigError, match=r"data\(None\) gave a list"):
+        flower_app.lead({"out": str(tmp_path / "run")}, parts, LocalGrid(parts.client_app()))
 
 
 def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
@@ -564,8 +563,7 @@ def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
     grid = LocalGrid(parts.client_app())
     for client in range(2):
         grid.join(client, partition_id=client)
-    with flower.using(grid):
-        run = flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, parts)
+    run = flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, parts, grid)
     assert (run.config.model.name, run.config.data.name) == ("digits_cnn", "own")
     assert not run.records[0].missing
 
@@ -574,9 +572,9 @@ def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
 
 
 def test_own_models_and_data_are_refused_in_the_simulation(world):
-    config = recipe("digits", None).changed({**SMALL, "engine.name": "flower"})
+    config = recipe("digits", None).changed({**SMALL, "engine.name": "flower", "model.max_width": 3})
     with pytest.raises(ConfigError, match="its simulation has no model or data of your own"):
-        heroes.run(config, data=(world.examples(), world.examples()))
+        heroes.run(config, model=world.family().build, data=world.data(8))
 
 
 def test_without_flower_one_sentence_says_what_to_install():

@@ -137,7 +137,7 @@ def test_scores_are_the_same_bits_beside_a_round_or_not(found):
 
 
 def test_in_a_script_only_rank_0_goes_on_and_its_errors_do_not_hold_the_others(found):
-    assert found["from python"] == {"refused": True, "same": True}
+    assert found["from python"] == {"refused": True, "failed": True, "same": True}
 
 
 def test_without_mpi4py_it_says_what_to_install(monkeypatch):
@@ -200,9 +200,7 @@ def test_a_rank_that_cannot_start_is_named(tmp_path):
     command = [*HEROES, *RUN, "--out", str(tmp_path / "run"), "--set", f"engine.model_out={tmp_path}/model"]
     done = finished("-n", "1", *command, ":", "-n", "1", "-x", "HEROES_WIDTH=9", *command)
     assert done.returncode == 1
-    assert done.stderr.startswith(
-        "error: rank 1 could not start: HEROES_WIDTH is '9': heroes serves the widths 1, 2, 3, 4"
-    )
+    assert done.stderr.startswith("error: rank 1 could not start: HEROES_WIDTH is '9'. Choices: 1, 2, 3, 4")
 
 
 @contextmanager

@@ -1,10 +1,11 @@
-"""The server side: tasks go to nodes over the grid in use, answers come back, and nodes may come and go."""
+"""The server side: tasks go to nodes over a grid, answers come back, and nodes may come and go."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,14 +14,16 @@ from flwr.app import Message, MessageType
 from heroes.client.training import Trainer, one_thread
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
-from heroes.errors import ExchangeError, TrainingError, said
+from heroes.errors import ConfigError, ExchangeError, TrainingError, said
 from heroes.fleet.faults import Mask
 from heroes.fleet.wall import MeasuredFleet, WallClock
 from heroes.messages import Assignment, Lost, Task, Tensors, Update
 from heroes.slices.exchange import pack_tensors
-from heroes.transport.engines.flower.grids import in_use
+from heroes.transport.engines.flower.grids import Link, simulated
 from heroes.transport.engines.flower.messages import content, data_of, joined, order_of, tensors_of, values_of
+from heroes.transport.opening import Parts
 from heroes.transport.wire import Frame, Parcels, read_update
+from heroes.transport.workers.pool import cores
 from heroes.transport.workers.scoring import Scoring
 
 _SHORT, _LONG = 0.01, 0.25  # seconds between two looks for messages
@@ -48,7 +51,7 @@ class _Node:
 
 
 class FlowerEngine(Scoring):
-    """Sends tasks to the nodes of the grid in use. Every node is asked once who it is; a client is where its
+    """Sends tasks to the nodes of a grid. Every node is asked once who it is; a client is where its
     node is.
 
     `config` is the configuration as text, from which nodes set themselves up. The first round waits
@@ -59,6 +62,7 @@ class FlowerEngine(Scoring):
 
     def __init__(
         self,
+        link: Link,
         trainer: Trainer,
         data: FederatedData,
         batch_size: int = 500,
@@ -75,7 +79,7 @@ class FlowerEngine(Scoring):
         flops: Callable[[Assignment], float] = lambda assignment: 1.0,
     ) -> None:
         super().__init__(trainer, data, batch_size)
-        self.link = in_use()
+        self.link = link
         self.config = config
         self.wanted, self.least = wanted, least
         self.down_bits = down_bits
@@ -111,9 +115,6 @@ class FlowerEngine(Scoring):
                 if waiting and not heard:
                     time.sleep(pause)
                     pause = min(2 * pause, _LONG)
-
-    def close(self) -> None:
-        """The grid belongs to whoever opened it."""
 
     def _send_all(
         self,
@@ -329,7 +330,7 @@ class FlowerEngine(Scoring):
 
     # the end
 
-    def hand_out(self, tensors: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
         """Give every node that wants it the final model at its width; when this returns, they have written
         it.
         """
@@ -344,7 +345,7 @@ class FlowerEngine(Scoring):
                     f"client {node.client} wants width {width}; there are {', '.join(map(str, widths))}"
                 )
                 continue
-            records = content({"width": width}, tensors=joined(tensors(width)))
+            records = content({"width": width}, tensors=joined(tensors_of_width(width)))
             for name in self.link.grid.push_messages([Message(records, number, _KEEP)]):
                 messages[name] = node.client
         deadline = time.monotonic() + self.task_seconds
@@ -358,3 +359,35 @@ class FlowerEngine(Scoring):
         troubles += [f"client {client} did not answer" for client in messages.values()]
         if troubles:
             raise TrainingError(f"the final model is not everywhere: {'; '.join(troubles)}")
+
+
+@contextmanager
+def opened(parts: Parts, link: Link | None = None) -> Iterator[FlowerEngine]:
+    """The engine on the grid that is given; without one, on a simulation that ends with the context."""
+    with _simulation(parts) if link is None else nullcontext(link) as there:
+        yield FlowerEngine(
+            there,
+            parts.trainer,
+            parts.data,
+            parts.batch_size,
+            config=parts.config,
+            wanted=len(parts.data.shares) if parts.clock is None else parts.cohort,
+            least=max(1, parts.least),
+            down_bits=parts.down_bits,
+            task_seconds=parts.task_seconds,
+            wait_seconds=parts.wait_seconds,
+            progress=parts.progress,
+            clock=parts.clock,
+            fleet=parts.fleet,
+            flops=parts.cost,
+        )
+
+
+def _simulation(parts: Parts) -> AbstractContextManager[Link]:
+    """A node for every client, in no more processes than there are clients in a round."""
+    if parts.prepare is None:
+        raise ConfigError(
+            "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may have them "
+            "(heroes flower init DIR --own), and so has engine.name = 'processes'"
+        )
+    return simulated(len(parts.data.shares), parts.prepare, min(parts.workers or cores(), parts.asked))
