@@ -17,7 +17,7 @@ import torch
 
 from heroes import seeds
 from heroes.client.training import LocalSettings, Trainer, one_thread
-from heroes.contracts import Elsewhere, Engine, Strategy
+from heroes.contracts import Availability, Elsewhere, Engine, Sampler, ServerOptimiser, Strategy
 from heroes.data import (
     DATASETS,
     PARTITIONS,
@@ -33,7 +33,10 @@ from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.federation import Federation, Policy, Stop
 from heroes.fleet import (
     FLEETS,
+    Connected,
     Costs,
+    DayAndNight,
+    Everybody,
     Faults,
     Fleet,
     FleetKind,
@@ -49,7 +52,9 @@ from heroes.models.family import Build, Family
 from heroes.planning.pacing import Limits
 from heroes.planning.schedule import LearningRate
 from heroes.server.defence import Defence, overlay
+from heroes.server.optimisers import Adam, Momentum, Yogi
 from heroes.server.privacy import Privacy
+from heroes.server.sampling import SAMPLERS
 from heroes.settings.config import Config, to_toml
 from heroes.settings.sections import (
     AdpConfig,
@@ -79,10 +84,13 @@ def assemble(
     model: Build | None = None,
     data: FederatedData | None = None,
     progress: Progress | None = None,
+    *,
+    sampler: Sampler | None = None,
 ) -> Federation:
-    """Everything that takes part in the run that the configuration describes, with the user's own model or
-    data in its place.
+    """Everything that takes part in the run that the configuration describes, with the user's own model, data
+    or sampler in its place.
     """
+    chooser = sampler or named("federation.sampler", config.federation.sampler, SAMPLERS)()
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer, chosen = at_clients(config, model, data, progress)
     family = trainer.family
@@ -96,7 +104,7 @@ def assemble(
     server = config.server
     wall = WallClock(server.deadline, server.deadline_factor) if config.engine.clock == "wall" else None
     fleet = drawn if wall is None else MeasuredFleet(drawn)
-    engine = carrier(config, trainer, chosen, costs, progress, wall, fleet)
+    engine = carrier(config, trainer, chosen, costs, progress, wall)
     return Federation(
         strategy=strategy,
         engine=engine if faults is None else FaultyEngine(engine, faults),
@@ -107,11 +115,13 @@ def assemble(
         family=family,
         down_bits=config.exchange.down_bits,
         feedback=feedback(strategy) if config.exchange.error_feedback else None,
-        faults=faults,
+        availability=availability(faults, engine),
+        sampler=chooser,
         policy=Policy(server.at_least, server.attempts, server.oversample),
         defence=Defence(config.robust.clip, config.robust.guard, config.robust.guard_factor),
-        privacy=privacy(config),
-        present=engine.present if isinstance(engine, Elsewhere) else lambda: None,
+        privacy=privacy(config, chooser),
+        optimiser=server_optimiser(config),
+        average=config.evaluation.average,
     )
 
 
@@ -134,11 +144,34 @@ def at_clients(
     return Trainer(family, local_settings(config), device), chosen
 
 
-def privacy(config: Config) -> Privacy | None:
+def availability(faults: Faults | None, engine: Engine) -> Availability:
+    """Who can be asked: those awake in the pretend world, those that a real engine can reach, or everybody."""
+    if faults is not None and faults.availability != "always":
+        return DayAndNight(faults)
+    return Connected(engine.present) if isinstance(engine, Elsewhere) else Everybody()
+
+
+def server_optimiser(config: Config) -> ServerOptimiser | None:
+    """What makes a step of a round's change, if it is not added as it is."""
+    o = config.optimiser
+    if o.name == "none":
+        return None
+    if o.name == "momentum":
+        return Momentum(1.0 if o.rate == "auto" else o.rate, o.momentum)
+    kind = Adam if o.name == "adam" else Yogi
+    return kind(0.01 if o.rate == "auto" else o.rate, o.momentum, o.beta2, o.epsilon)
+
+
+def privacy(config: Config, sampler: Sampler) -> Privacy | None:
     """What hides each client's part, if it is to be hidden."""
     p, f = config.privacy, config.federation
     if p.noise == 0:
         return None
+    if not sampler.uniform:
+        raise ConfigError(
+            f"privacy.noise is {p.noise}: its accountant covers clients drawn uniformly without replacement, which "
+            f"the sampler {sampler.name!r} does not do; use federation.sampler = 'uniform' or privacy.noise = 0"
+        )
     drawn = math.ceil(f.cohort * config.server.oversample)
     seed = config.seed if p.source == "seed" else None
     return Privacy(
@@ -331,7 +364,6 @@ def carrier(
     costs: Costs,
     progress: Progress | None = None,
     wall: WallClock | None = None,
-    fleet: Fleet | MeasuredFleet | None = None,
 ) -> Engine:
     """The engine from its section of the configuration."""
     e = config.engine
@@ -361,7 +393,6 @@ def carrier(
             wait_seconds=e.wait_seconds,
             progress=progress,
             clock=wall,
-            fleet=fleet if isinstance(fleet, MeasuredFleet) else None,
             flops=flops,
         )
     start = None if e.start == "auto" else e.start

@@ -73,7 +73,7 @@ class Run:
         if wanted not in strategy.widths:
             choices = ", ".join(map(str, strategy.widths))
             raise ConfigError(f"width is {width!r}: {self.config.strategy.name} serves the widths {choices}")
-        tensors = cut_out(self.state.tensors, strategy.cut(strategy.serve(wanted)))
+        tensors = cut_out(self.federation.served(self.state), strategy.cut(strategy.serve(wanted)))
         local = self.federation.family.dense(wanted)
         local.load(self.federation.family.plain_weights(tensors))
         return local.module.eval()
@@ -226,7 +226,7 @@ def _train(
     finally:
         if folder is not None:
             if state is not None:
-                folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
+                folder.write_model(federation.served(state))  # also when interrupted: nothing earned is lost
             folder.close()
     assert state is not None
     _hand_out(federation, state, *kept)
@@ -321,7 +321,7 @@ def _hand_out(federation: Federation, state: ServerState[Any], width: int, path:
     strategy, engine = federation.strategy, behind(federation.engine)
 
     def tensors(width: int) -> Tensors:
-        return cut_out(state.tensors, strategy.cut(strategy.serve(width)))
+        return cut_out(federation.served(state), strategy.cut(strategy.serve(width)))
 
     if isinstance(engine, mpi.MpiEngine) and path is not None:
         engine.ranks.hand_out(tensors)

@@ -34,6 +34,7 @@ from heroes.settings.sections import (
     HeroesConfig,
     HeteroFLConfig,
     ModelConfig,
+    OptimiserConfig,
     PrivacyConfig,
     RobustConfig,
     Section,
@@ -60,6 +61,7 @@ class Config(Section):
     fleet: FleetConfig = FleetConfig()
     faults: FaultsConfig = FaultsConfig()
     server: ServerConfig = ServerConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
     robust: RobustConfig = RobustConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

@@ -46,6 +46,7 @@ Singles = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int16]
 Rounding = np.random.Generator | None  # None: to nearest
 Upload = dict[str, "Packed"]
+Residuals = Mapping[int, Tensors]  # by client
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,48 +211,59 @@ def unpack_update(packed: Mapping[str, Packed], received: Tensors) -> dict[str, 
     }
 
 
-class Feedback:
-    """The residuals of the clients that took part, in global coordinates, so that a later, different cut
-    picks up what it covers.
+@dataclass(frozen=True)
+class Leftover:
+    """What the rounding of one client's upload left out, and where it lies in the global tensors."""
 
-    A client costs at most one global model. Past `limit` bytes the clients that were kept longest ago are
-    forgotten, which loses a correction and nothing else. `kept` (client, then tensor; oldest first) is all
-    there is.
+    client: int
+    cut: Cut
+    residuals: Tensors
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """Keeps the residuals of the clients that took part, in global coordinates, so that a later, different
+    cut picks up what it covers.
+
+    They are a mapping of clients to tensors, oldest first. A client costs at most one global model of these
+    `shapes`. Past `limit` bytes the clients that were kept longest ago are forgotten, which loses a
+    correction and nothing else.
     """
 
-    def __init__(self, shapes: Mapping[str, tuple[int, ...]], limit: int = 2**30) -> None:
-        model = tensors_bytes(shapes.values(), 32)
-        if model > limit:
+    shapes: Mapping[str, tuple[int, ...]]
+    limit: int = 2**30
+
+    def __post_init__(self) -> None:
+        model = tensors_bytes(self.shapes.values(), 32)
+        if model > self.limit:
             raise ExchangeError(
-                f"error feedback may use {limit} bytes, but the residuals of one client can take {model}"
+                f"error feedback may use {self.limit} bytes, but the residuals of one client can take {model}"
             )
-        self.limit = limit
-        self.kept: dict[int, dict[str, Tensor]] = {}
-        self.nbytes = 0  # in use
-        self._blank = {
-            name: torch.zeros(()).expand(shape) for name, shape in shapes.items()
-        }  # takes no memory
 
-    def restore(self, kept: Mapping[int, Tensors]) -> None:
-        """Go on with what was kept before."""
-        self.kept = {client: dict(tensors) for client, tensors in kept.items()}
-        self.nbytes = sum(map(_bytes, self.kept.values()))
-
-    def residuals(self, client: int, cut: Cut) -> dict[str, Tensor]:
+    def residuals(self, kept: Residuals, client: int, cut: Cut) -> dict[str, Tensor]:
         """What is left over for this cut; zero where the client never sent."""
-        return cut_out(self._blank | self.kept.get(client, {}), cut)
+        return cut_out(self._blank() | dict(kept.get(client, {})), cut)
 
-    def keep(self, client: int, cut: Cut, residuals: Tensors) -> None:
-        """Take the new residuals of this cut; elsewhere the old ones stay. Call it in plan order, for uploads
-        that count.
+    def keep(self, kept: Residuals, leftovers: Iterable[Leftover]) -> Residuals:
+        """All residuals after a round: those of its leftovers, in plan order, are new; elsewhere the old ones
+        stay.
         """
-        before = self.kept.pop(client, {})
-        whole = self._blank | before
-        touched = {piece.source: whole[piece.source] for piece in cut.values()}
-        self.kept[client] = before | overlay_mean(touched, [(cut, residuals)])
-        self.nbytes += _bytes(self.kept[client]) - _bytes(before)
-        while self.nbytes > self.limit:
-            self.nbytes -= _bytes(self.kept.pop(next(iter(self.kept))))
+        after = dict(kept)
+        used = sum(map(_bytes, after.values()))
+        for left in leftovers:
+            before = dict(after.pop(left.client, {}))
+            whole = self._blank() | before
+            touched = {piece.source: whole[piece.source] for piece in left.cut.values()}
+            mine = before | overlay_mean(touched, [(left.cut, left.residuals)])
+            after[left.client] = mine
+            used += _bytes(mine) - _bytes(before)
+            while used > self.limit:
+                used -= _bytes(after.pop(next(iter(after))))
+        return after
+
+    def _blank(self) -> dict[str, Tensor]:
+        """Zeros of all shapes that take no memory."""
+        return {name: torch.zeros(()).expand(shape) for name, shape in self.shapes.items()}
 
 
 def _bytes(tensors: Tensors) -> int:
