@@ -28,7 +28,7 @@ from heroes.planning.schedule import LearningRate
 from heroes.rounds import run_round
 from heroes.settings.config import Config
 from heroes.slices.cuts import cut_out
-from heroes.slices.exchange import Feedback
+from heroes.slices.feedback import Feedback
 from heroes.strategies.adp import Adp
 from heroes.strategies.fedavg import FedAvg
 from heroes.strategies.flanc import Flanc

@@ -54,7 +54,7 @@ from heroes.planning.schedule import LearningRate
 from heroes.server.defence import Defence, overlay
 from heroes.server.optimisers import Adam, Momentum, Yogi
 from heroes.server.privacy import Privacy
-from heroes.server.sampling import SAMPLERS
+from heroes.server.sampling import SAMPLERS, fitting
 from heroes.settings.config import Config, to_toml
 from heroes.settings.sections import (
     AdpConfig,
@@ -64,7 +64,8 @@ from heroes.settings.sections import (
     HeroesConfig,
     HeteroFLConfig,
 )
-from heroes.slices.exchange import Feedback, tensors_bytes
+from heroes.slices.exchange import tensors_bytes
+from heroes.slices.feedback import Feedback
 from heroes.strategies.adp import Adp
 from heroes.strategies.fedavg import FedAvg
 from heroes.strategies.flanc import Flanc
@@ -90,7 +91,7 @@ def assemble(
     """Everything that takes part in the run that the configuration describes, with the user's own model, data
     or sampler in its place.
     """
-    chooser = sampler or named("federation.sampler", config.federation.sampler, SAMPLERS)()
+    chooser = sampler_of(config) if sampler is None else fitting(sampler)
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer, chosen = at_clients(config, model, data, progress)
     family = trainer.family
@@ -149,6 +150,11 @@ def availability(faults: Faults | None, engine: Engine) -> Availability:
     if faults is not None and faults.availability != "always":
         return DayAndNight(faults)
     return Connected(engine.present) if isinstance(engine, Elsewhere) else Everybody()
+
+
+def sampler_of(config: Config) -> Sampler:
+    """The named sampler."""
+    return named("federation.sampler", config.federation.sampler, SAMPLERS)()
 
 
 def server_optimiser(config: Config) -> ServerOptimiser | None:

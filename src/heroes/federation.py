@@ -16,7 +16,7 @@ from heroes.server.defence import Defence
 from heroes.server.privacy import Privacy
 from heroes.server.sampling import Uniform
 from heroes.slices.cuts import Cut, cut_out
-from heroes.slices.exchange import Feedback
+from heroes.slices.feedback import Feedback
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ from heroes.server.pairing import Expected, Pairing
 from heroes.server.recording import Attempt, given_up, record
 from heroes.server.sampling import remembered, sampled
 from heroes.slices.cuts import Cut, cut_out, cut_shapes, holders
-from heroes.slices.exchange import Leftover, pack_tensors, unpack_tensors
+from heroes.slices.exchange import pack_tensors, unpack_tensors
+from heroes.slices.feedback import Leftover
 
 M = TypeVar("M")
 Sent = Callable[[Selection], Tensors]

@@ -22,7 +22,6 @@ from heroes.rounds import as_sent, make_task, run, run_round
 from heroes.settings.recipes import digits
 from heroes.slices.cuts import cut_out, cut_shapes
 from heroes.slices.exchange import (
-    Leftover,
     pack_tensors,
     pack_update,
     pack_with_feedback,
@@ -30,6 +29,7 @@ from heroes.slices.exchange import (
     unpack_tensors,
     unpack_update,
 )
+from heroes.slices.feedback import Leftover
 from heroes.transport.engines.in_process import FunctionEngine, InProcessEngine
 
 SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]

@@ -191,6 +191,20 @@ def test_an_unknown_sampler_is_refused_with_the_choices():
         assemble(small(**{"federation.sampler": "unifrom"}))
 
 
+@pytest.mark.parametrize(
+    ("sampler", "said"),
+    [
+        (Given, r"sampler is the class Given; give an object, Given\(\.\.\.\)"),
+        ("uniform", "sampler is a str, which has no method 'sample'"),
+        (Given(name=7), "sampler is a Given; it needs a name"),
+        (Given(uniform="yes"), "sampler is a Given; it needs a name, which is text, and uniform"),
+    ],
+)
+def test_what_is_no_sampler_is_refused(sampler, said):
+    with pytest.raises(ConfigError, match=said):
+        assemble(small(), sampler=sampler)
+
+
 def test_privacy_refuses_a_sampler_that_its_accountant_does_not_cover():
     config = small(**{"privacy.noise": 1.0, "strategy.pace": "constant"})
     with pytest.raises(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from heroes.contracts import Outcome, Sampler, Timing
-from heroes.errors import TrainingError
+from heroes.errors import ConfigError, TrainingError
 from heroes.messages import Integers, Plan, ServerState
 
 
@@ -34,6 +34,22 @@ class Uniform:
 
 
 SAMPLERS: Mapping[str, Callable[[], Sampler]] = {"uniform": Uniform}
+
+
+def fitting(sampler: Any) -> Sampler:
+    """A sampler of the user's own, if it has all that a sampler needs; a ConfigError where it does not."""
+    kind, name = type(sampler).__name__, getattr(sampler, "name", None)
+    if isinstance(sampler, type):
+        raise ConfigError(f"sampler is the class {sampler.__name__}; give an object, {sampler.__name__}(...)")
+    lacks = [method for method in ("sample", "remember") if not callable(getattr(sampler, method, None))]
+    if lacks:
+        raise ConfigError(
+            f"sampler is a {kind}, which has no method {lacks[0]!r}; see heroes.contracts.Sampler"
+        )
+    if not isinstance(name, str) or not isinstance(getattr(sampler, "uniform", None), bool):
+        raise ConfigError(f"sampler is a {kind}; it needs a name, which is text, and uniform, true or false")
+    fit: Sampler = sampler
+    return fit
 
 
 def sampled(

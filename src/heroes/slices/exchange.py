@@ -35,7 +35,6 @@ from torch import Tensor
 from heroes import seeds
 from heroes.errors import ExchangeError
 from heroes.messages import Tensors
-from heroes.slices.cuts import Cut, cut_out, overlay_mean
 
 LEVELS = {16: 32767, 8: 127, 4: 7, 2: 1}
 UP_BITS = (32, 16, 8, 4, 2)
@@ -46,7 +45,6 @@ Singles = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int16]
 Rounding = np.random.Generator | None  # None: to nearest
 Upload = dict[str, "Packed"]
-Residuals = Mapping[int, Tensors]  # by client
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,65 +207,6 @@ def unpack_update(packed: Mapping[str, Packed], received: Tensors) -> dict[str, 
         name: decode(piece) if piece.bits == 32 else received[name] + decode(piece)
         for name, piece in packed.items()
     }
-
-
-@dataclass(frozen=True)
-class Leftover:
-    """What the rounding of one client's upload left out, and where it lies in the global tensors."""
-
-    client: int
-    cut: Cut
-    residuals: Tensors
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """Keeps the residuals of the clients that took part, in global coordinates, so that a later, different
-    cut picks up what it covers.
-
-    They are a mapping of clients to tensors, oldest first. A client costs at most one global model of these
-    `shapes`. Past `limit` bytes the clients that were kept longest ago are forgotten, which loses a
-    correction and nothing else.
-    """
-
-    shapes: Mapping[str, tuple[int, ...]]
-    limit: int = 2**30
-
-    def __post_init__(self) -> None:
-        model = tensors_bytes(self.shapes.values(), 32)
-        if model > self.limit:
-            raise ExchangeError(
-                f"error feedback may use {self.limit} bytes, but the residuals of one client can take {model}"
-            )
-
-    def residuals(self, kept: Residuals, client: int, cut: Cut) -> dict[str, Tensor]:
-        """What is left over for this cut; zero where the client never sent."""
-        return cut_out(self._blank() | dict(kept.get(client, {})), cut)
-
-    def keep(self, kept: Residuals, leftovers: Iterable[Leftover]) -> Residuals:
-        """All residuals after a round: those of its leftovers, in plan order, are new; elsewhere the old ones
-        stay.
-        """
-        after = dict(kept)
-        used = sum(map(_bytes, after.values()))
-        for left in leftovers:
-            before = dict(after.pop(left.client, {}))
-            whole = self._blank() | before
-            touched = {piece.source: whole[piece.source] for piece in left.cut.values()}
-            mine = before | overlay_mean(touched, [(left.cut, left.residuals)])
-            after[left.client] = mine
-            used += _bytes(mine) - _bytes(before)
-            while used > self.limit:
-                used -= _bytes(after.pop(next(iter(after))))
-        return after
-
-    def _blank(self) -> dict[str, Tensor]:
-        """Zeros of all shapes that take no memory."""
-        return {name: torch.zeros(()).expand(shape) for name, shape in self.shapes.items()}
-
-
-def _bytes(tensors: Tensors) -> int:
-    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def _table(shape: tuple[int, ...]) -> tuple[int, int]:
