@@ -105,13 +105,18 @@ def test_equal_devices_do_not_vary():
     assert set(cohort.download) == {15 * MEGABIT}
 
 
+def drawn(fleet, number):
+    """Ten of everybody, as in a round of this number."""
+    rng = seeds.stream(0, "sampling", number)
+    everybody = Everybody().candidates(len(fleet), 0.0)
+    return sampled(Uniform(), ServerState(0, {}, None), everybody, 10, rng)
+
+
 def test_a_million_clients_are_a_few_arrays():
     tracemalloc.start()
     fleet = Fleet(FLEETS["paper"], 1_000_000, seed=0)
     for number in range(1, 4):
-        everybody = Everybody().candidates(len(fleet), 0.0)
-        rng = seeds.stream(0, "sampling", number)
-        fleet.status(sampled(Uniform(), ServerState(0, {}, None), everybody, 10, rng), number)
+        fleet.status(drawn(fleet, number), number)
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 4e6

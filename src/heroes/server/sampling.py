@@ -88,7 +88,8 @@ def _wrong(given: Any, candidates: Integers, most: int) -> str | None:
         return f"those are {len(chosen)} clients"
     if len(np.unique(chosen)) < len(chosen):
         return "a client is in it twice"
-    strange = chosen[~np.isin(chosen, candidates)]
+    nearest = np.searchsorted(candidates, chosen).clip(max=len(candidates) - 1)
+    strange = chosen[candidates[nearest] != chosen]
     return f"client {strange[0]} is not among the candidates" if len(strange) else None
 
 
