@@ -120,7 +120,7 @@ def _measure(case: Case, scheme: str, data: FederatedData, turns: int) -> tuple[
 
 
 def _plan(federation: rounds.Federation, state: Any) -> Plan:
-    clients = rounds.sample(federation.fleet, federation.cohort, federation.seed, 1)
+    clients = rounds.sample(federation, state)
     return federation.strategy.assign(state, federation.fleet.status(clients, 1))
 
 

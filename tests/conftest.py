@@ -27,7 +27,7 @@ from heroes.planning.schedule import LearningRate
 from heroes.rounds import run_round
 from heroes.settings.config import Config
 from heroes.slices.cuts import cut_out
-from heroes.slices.exchange import Feedback
+from heroes.slices.feedback import Feedback
 from heroes.slices.overlays import overlay_mean
 from heroes.strategies import registry
 from heroes.strategies.base import Ground, Strategy

@@ -20,6 +20,7 @@ import torch
 from heroes import seeds
 from heroes.client.objectives import Orthogonality
 from heroes.client.training import LocalSettings, Trainer, one_thread
+from heroes.contracts import Availability, Engine, Sampler, ServerOptimiser
 from heroes.data import (
     DATASETS,
     PARTITIONS,
@@ -35,6 +36,8 @@ from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.federation import Federation, Policy, Stop
 from heroes.fleet import (
     FLEETS,
+    Connected,
+    DayAndNight,
     Faults,
     Fleet,
     FleetKind,
@@ -50,10 +53,13 @@ from heroes.models.family import Build, Family
 from heroes.planning.loads import Costs
 from heroes.planning.schedule import LearningRate
 from heroes.server.defence import Defence, overlay
+from heroes.server.optimisers import Adam, Momentum, Yogi
 from heroes.server.privacy import Privacy
+from heroes.server.sampling import SAMPLERS, fitting
 from heroes.settings.config import Config, parse, to_toml
 from heroes.settings.sections import FaultsConfig
-from heroes.slices.exchange import Feedback, tensors_bytes
+from heroes.slices.exchange import tensors_bytes
+from heroes.slices.feedback import Feedback
 from heroes.strategies.base import Ground, Strategy
 from heroes.transport.engines.faulty import FaultyEngine
 from heroes.transport.opening import Opener, Parts, room
@@ -68,6 +74,7 @@ class Own:
 
     model: Build | None = None
     data: OwnData | None = None
+    sampler: Sampler | None = None
 
     @property
     def travels(self) -> bool:
@@ -124,6 +131,7 @@ def assembled(
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer, data = at_clients(config, own, progress)
     strategy, costs = planned(config, trainer, data)
+    chooser = sampler_of(config) if own.sampler is None else fitting(own.sampler)
     troubled = config.faults != FaultsConfig()
     faults = (
         Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
@@ -132,8 +140,7 @@ def assembled(
     wall = WallClock(server.deadline, server.deadline_factor) if config.engine.clock == "wall" else None
     fleet = drawn if wall is None else MeasuredFleet(drawn)
     parts = engine_parts(config, own, trainer, data, strategy, costs)
-    measured = fleet if isinstance(fleet, MeasuredFleet) else None
-    with opener(replace(parts, clock=wall, fleet=measured, progress=progress)) as carrier:
+    with opener(replace(parts, clock=wall, progress=progress)) as carrier:
         engine = carrier if faults is None else FaultyEngine(carrier, faults)
         yield Federation(
             strategy=strategy,
@@ -146,11 +153,13 @@ def assembled(
             sends=trainer.settings.sends,
             down_bits=config.exchange.down_bits,
             feedback=feedback(strategy) if config.exchange.error_feedback else None,
-            faults=faults,
+            availability=availability(faults, engine),
+            sampler=chooser,
             policy=Policy(server.at_least, server.attempts, server.oversample),
             defence=Defence(config.robust.clip, config.robust.guard, config.robust.guard_factor),
-            privacy=privacy(config),
-            present=engine.present,
+            privacy=privacy(config, chooser),
+            optimiser=server_optimiser(config),
+            average=config.evaluation.average,
         )
 
 
@@ -209,11 +218,39 @@ def shared(config: Config, data: object) -> FederatedData | None:
     return federated(config, data)
 
 
-def privacy(config: Config) -> Privacy | None:
+def availability(faults: Faults | None, engine: Engine) -> Availability:
+    """Who can be asked: those awake in the pretend world, those that a real engine can reach, or everybody."""
+    if faults is not None and faults.availability != "always":
+        return DayAndNight(faults)
+    return Connected(engine.present)
+
+
+def sampler_of(config: Config) -> Sampler:
+    """The named sampler."""
+    return named("federation.sampler", config.federation.sampler, SAMPLERS)()
+
+
+def server_optimiser(config: Config) -> ServerOptimiser | None:
+    """What makes a step of a round's change, if it is not added as it is."""
+    o = config.optimiser
+    if o.name == "none":
+        return None
+    if o.name == "momentum":
+        return Momentum(1.0 if o.rate == "auto" else o.rate, o.momentum)
+    kind = Adam if o.name == "adam" else Yogi
+    return kind(0.01 if o.rate == "auto" else o.rate, o.momentum, o.beta2, o.epsilon)
+
+
+def privacy(config: Config, sampler: Sampler) -> Privacy | None:
     """What hides each client's part, if it is to be hidden."""
     p, f = config.privacy, config.federation
     if p.noise == 0:
         return None
+    if not sampler.uniform:
+        raise ConfigError(
+            f"privacy.noise is {p.noise}: its accountant covers clients drawn uniformly without replacement, which "
+            f"the sampler {sampler.name!r} does not do; use federation.sampler = 'uniform' or privacy.noise = 0"
+        )
     drawn = math.ceil(f.cohort * config.server.oversample)
     seed = config.seed if p.source == "seed" else None
     return Privacy(

@@ -145,8 +145,8 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True)
 class ServerState(Generic[Memory]):
-    """All that the server remembers between rounds. `memory` belongs to the strategy and holds plain numbers
-    only.
+    """All that the server remembers between rounds. `memory` belongs to the strategy and `sampler` to the
+    sampler; both hold plain values only.
     """
 
     round: int  # rounds done
@@ -161,6 +161,9 @@ class ServerState(Generic[Memory]):
     measured: Mapping[int, tuple[float, ...]] = field(
         default_factory=dict
     )  # what is known of how fast real clients are
+    sampler: Any = None  # JSON values
+    moments: Mapping[str, Tensors] = field(default_factory=dict)  # of the server optimiser: kind, then tensor
+    averaged: Tensors = field(default_factory=dict)  # the moving average of the model; empty when it is off
 
 
 @dataclass(frozen=True)

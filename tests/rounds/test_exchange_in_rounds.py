@@ -29,6 +29,7 @@ from heroes.slices.exchange import (
     unpack_tensors,
     unpack_update,
 )
+from heroes.slices.feedback import Leftover
 from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import FunctionEngine, InProcessEngine
@@ -57,7 +58,7 @@ def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_see
     for a, client in zip(plan, entry.clients, strict=True):
         whole = cut_out(begun.tensors, federation.strategy.cut(a.selection))
         sent = pack_tensors(whole, 8)
-        task = make_task(federation, a, partial(as_sent, federation, begun))
+        task = make_task(federation, begun, a, partial(as_sent, federation, begun))
         assert same(task.tensors, unpack_tensors(sent))
         answer = exact.train(task, data.train, data.shares[a.client])
         upload = pack_update(answer.tensors, task.tensors, 4, seeds.number(task.seed, "upload"))
@@ -108,7 +109,7 @@ def test_an_update_packed_in_thirty_two_bits_comes_back_bit_for_bit(world):
     federation, data = world.federation(world.strategy("fedavg")), world.data()
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
-    task = make_task(federation, plan[0], partial(as_sent, federation, begun))
+    task = make_task(federation, begun, plan[0], partial(as_sent, federation, begun))
     assert same(task.tensors, unpack_tensors(pack_tensors(begun.tensors, 32)))
     answer = federation.engine.trainer.train(task, data.train, data.shares[plan[0].client]).tensors
     assert same(answer, unpack_update(pack_update(answer, task.tensors, 32, 1), task.tensors))
@@ -138,7 +139,7 @@ def test_rounding_up_or_down_is_drawn_from_the_clients_seed(world):
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
     task = make_task(
-        federation, replace(plan[0], tau=1), partial(as_sent, federation, begun)
+        federation, begun, replace(plan[0], tau=1), partial(as_sent, federation, begun)
     )  # one step on the whole share: no other randomness but the order
     share = data.shares[plan[0].client]
     one, again, other = (
@@ -168,7 +169,7 @@ def test_a_client_that_diverged_is_recorded_and_not_raised(world, name, feedback
     assert [(lost.client, lost.cause) for lost in entry.missing] == [(7, "finite")]
     assert all(torch.isfinite(value).all() for value in state.tensors.values())
     if feedback:
-        assert list(federation.feedback.kept) == [1, 2, 8]  # nothing of an upload that does not count
+        assert list(state.residuals) == [1, 2, 8]  # nothing of an upload that does not count
 
 
 def test_when_all_diverge_the_model_stays(world):
@@ -192,7 +193,7 @@ def test_what_rounding_left_out_is_kept_for_those_who_answered_and_sent_next_tim
         before, cohort = state, federation.fleet.status(np.array(clients), number)
         uploads = []
         for a in federation.strategy.assign(before, cohort).assignments:
-            task = make_task(federation, a, partial(as_sent, federation, before))
+            task = make_task(federation, before, a, partial(as_sent, federation, before))
             left = kept.get(a.client, {name: torch.zeros_like(value) for name, value in task.tensors.items()})
             assert same(task.residuals, left)
             assert (a.client in returning) == any(value.any() for value in left.values())
@@ -205,8 +206,8 @@ def test_what_rounding_left_out_is_kept_for_those_who_answered_and_sent_next_tim
                     seen - task.tensors[name] + kept[a.client][name], wanted, rtol=1e-4, atol=1e-5
                 )
         state, _ = run_round(federation, before)
-        assert federation.feedback.kept.keys() == kept.keys()
-        assert all(same(federation.feedback.kept[client], residuals) for client, residuals in kept.items())
+        assert state.residuals.keys() == kept.keys()
+        assert all(same(state.residuals[client], residuals) for client, residuals in kept.items())
         for name, value in state.tensors.items():
             torch.testing.assert_close(value, sum(upload[name] for upload in uploads) / 4)
 
@@ -224,14 +225,13 @@ def test_a_client_that_does_not_answer_keeps_its_residuals(world):
     federation = world.federation(world.strategy("fedavg"), FunctionEngine(answer), error_feedback=True)
     cut = federation.strategy.cut(federation.strategy.selection(3))
     begun = federation.strategy.begin(0)
-    federation.feedback.keep(
-        2, cut, {name: torch.full_like(value, 4.0) for name, value in begun.tensors.items()}
-    )
-    _, entry = run_round(federation, begun)
+    four = {name: torch.full_like(value, 4.0) for name, value in begun.tensors.items()}
+    before = replace(begun, residuals=federation.feedback.keep({}, [Leftover(2, cut, four)]))
+    state, entry = run_round(federation, before)
     assert entry.missing == (Lost(2, "no answer", "silent"),)
     left = {
         client: {float(v) for t in kept.values() for v in t.unique()}
-        for client, kept in federation.feedback.kept.items()
+        for client, kept in state.residuals.items()
     }
     assert left == {2: {4.0}, 1: {9.0}, 7: {9.0}, 8: {9.0}}
 

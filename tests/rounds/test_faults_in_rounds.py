@@ -11,10 +11,11 @@ import torch
 import heroes
 from heroes.errors import TrainingError
 from heroes.federation import Policy, Stop
+from heroes.fleet.availability import DayAndNight
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.faults import Faults
 from heroes.messages import Update
-from heroes.rounds import as_sent, make_task, run, run_round, until_awake
+from heroes.rounds import as_sent, make_task, run, run_round
 from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.faulty import FaultyEngine, spoilt
 from heroes.transport.engines.in_process import FunctionEngine
@@ -43,7 +44,12 @@ def bad(world, engine=None, policy=None, clock=None, **faults):
     """The tiny federation with faults."""
     made = Faults(1, 12, **faults)
     federation = world.federation(world.strategy("fedavg"), engine or FunctionEngine(moved))
-    return replace(federation, faults=made, clock=clock or VirtualClock(made), policy=policy or Policy(0, 50))
+    return replace(
+        federation,
+        availability=DayAndNight(made),
+        clock=clock or VirtualClock(made),
+        policy=policy or Policy(0, 50),
+    )
 
 
 def same(one, other):
@@ -83,7 +89,7 @@ def test_what_is_counted_is_what_was_sent(world):
 
 def test_counters_and_the_reducing_error_are_those_of_clients_that_answered(world):
     faults = Faults(1, 12, dropout=0.5)
-    federation = replace(world.federation(), faults=faults, clock=VirtualClock(faults))
+    federation = replace(world.federation(), clock=VirtualClock(faults))
     state, entry = run_round(federation, federation.strategy.begin(0))
     came = [c for c in entry.clients if c.samples is not None]
     assert 0 < len(came) < 4
@@ -133,8 +139,8 @@ def test_rounding_residuals_of_an_abandoned_attempt_are_not_kept(world):
         world.federation(world.strategy("fedavg"), FunctionEngine(answer), error_feedback=True),
         policy=Policy(at_least=2, attempts=2),
     )
-    _, entry = run_round(federation, world.strategy("fedavg").begin(0))
-    assert {c.client for c in entry.clients} == set(federation.feedback.kept)
+    state, entry = run_round(federation, world.strategy("fedavg").begin(0))
+    assert {c.client for c in entry.clients} == set(state.residuals)
 
 
 def test_a_round_that_never_succeeds_ends_the_run_with_a_reason_and_the_rounds_before_are_whole(world):
@@ -165,14 +171,15 @@ def test_only_clients_that_are_awake_are_asked_and_the_server_waits_for_them(wor
     state = world.strategy("fedavg").begin(0)
     waits = []
     for _ in range(4):
-        expected = federation.faults.available(state.seconds + until_awake(federation, state.seconds))
+        at = state.seconds + federation.availability.wait(1, state.seconds)
+        expected = federation.availability.candidates(12, at)
         state, entry = run_round(federation, state)
         waits.append(entry.idle)
-        assert all(expected[c.client] for c in entry.clients)
+        assert {c.client for c in entry.clients} <= set(expected.tolist())
     assert max(waits) > 0.0
     assert state.seconds >= sum(waits)
     with pytest.raises(TrainingError, match="at no time of the day are 12 clients awake"):
-        until_awake(replace(federation, policy=Policy(at_least=12)), 0.0)
+        run_round(replace(federation, policy=Policy(at_least=12)), state)
 
 
 def test_clients_that_fall_asleep_between_two_attempts_are_waited_for(world):
@@ -209,7 +216,7 @@ def test_hostile_clients_send_what_harms(world, attack, sent):
 
 
 def moved_task(federation, state):
-    return lambda a: make_task(federation, a, lambda selection: as_sent(federation, state, selection))
+    return lambda a: make_task(federation, state, a, lambda selection: as_sent(federation, state, selection))
 
 
 def test_garbage_is_refused_whatever_it_is(world):

@@ -75,7 +75,9 @@ def test_a_round_is_the_mean_of_what_its_clients_trained(world):
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     updates = [
         trainer.train(
-            make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]
+            make_task(federation, begun, a, partial(as_sent, federation, begun)),
+            data.train,
+            data.shares[a.client],
         ).tensors
         for a in federation.strategy.assign(begun, clients).assignments
     ]

@@ -81,7 +81,9 @@ def test_a_round_by_hand_over_mixed_widths(world):
     plan = federation.strategy.assign(begun, clients).assignments
     updates = [
         trainer.train(
-            make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]
+            make_task(federation, begun, a, partial(as_sent, federation, begun)),
+            data.train,
+            data.shares[a.client],
         ).tensors
         for a in plan
     ]

@@ -290,7 +290,9 @@ def test_one_width_is_plain_federated_averaging_of_a_composed_model(world):
     cohort_of_round = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     updates = [
         trainer.train(
-            make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]
+            make_task(federation, begun, a, partial(as_sent, federation, begun)),
+            data.train,
+            data.shares[a.client],
         ).tensors
         for a in federation.strategy.assign(begun, cohort_of_round).assignments
     ]

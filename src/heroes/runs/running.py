@@ -60,7 +60,7 @@ class Run:
         if wanted not in strategy.widths:
             choices = ", ".join(map(str, strategy.widths))
             raise ConfigError(f"width is {width!r}: {self.config.strategy.name} serves the widths {choices}")
-        tensors = cut_out(self.state.tensors, strategy.cut(strategy.selection(wanted)))
+        tensors = cut_out(self.federation.served(self.state), strategy.cut(strategy.selection(wanted)))
         local = self.federation.family.dense(wanted)
         local.load(self.federation.family.plain_weights(tensors))
         return local.module.eval()
@@ -115,6 +115,7 @@ MAY_CHANGE = (
     "checkpoint.",
 )
 """What may be different when a run goes on: when it ends, who carries it and how it is watched."""
+MAY_NOT = ("engine.clock", "evaluation.average")
 
 
 def resume(
@@ -155,7 +156,7 @@ def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
     before = parse(read_config(folder))
     after = before.changed(changes)
     for key in before.differs(after):
-        if not key.startswith(MAY_CHANGE) or key == "engine.clock":
+        if not key.startswith(MAY_CHANGE) or key in MAY_NOT:
             raise ConfigError(
                 f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run"
             )
@@ -210,7 +211,7 @@ def _train(
     finally:
         if folder is not None:
             if state is not None:
-                folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
+                folder.write_model(federation.served(state))  # also when interrupted: nothing earned is lost
             folder.close()
     assert state is not None
     _hand_out(federation, state)
@@ -222,6 +223,6 @@ def _hand_out(federation: Federation, state: ServerState[Any]) -> None:
     strategy = federation.strategy
 
     def tensors(width: int) -> Tensors:
-        return cut_out(state.tensors, strategy.cut(strategy.selection(width)))
+        return cut_out(federation.served(state), strategy.cut(strategy.selection(width)))
 
     federation.engine.hand_out(tensors, strategy.widths)

@@ -30,6 +30,7 @@ from heroes.settings.sections import (
     FederationConfig,
     FleetConfig,
     ModelConfig,
+    OptimiserConfig,
     PrivacyConfig,
     RobustConfig,
     ServerConfig,
@@ -55,6 +56,7 @@ class Config(Section):
     fleet: FleetConfig = FleetConfig()
     faults: FaultsConfig = FaultsConfig()
     server: ServerConfig = ServerConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
     robust: RobustConfig = RobustConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

@@ -28,6 +28,8 @@ class FederationConfig(Section):
     """stop when the complete model reaches this test accuracy (0 to 1)"""
     target_loss: Positive | None = None
     """stop when the clients' mean training loss falls to this"""
+    sampler: str = "uniform"
+    """who takes part in a round"""
 
     @model_validator(mode="after")
     def _cohort_fits(self) -> Self:
@@ -232,6 +234,23 @@ class ServerConfig(Section):
     """ask so many times the cohort and take the updates that are in first"""
 
 
+class OptimiserConfig(Section):
+    """What the server makes of a round's mean change, value by value, where somebody trained."""
+
+    name: Literal["none", "momentum", "adam", "yogi"] = "none"
+    """none adds the change to the model; momentum: m = momentum * m + change, and the model moves by rate * m;
+    adam and yogi: it moves by rate * m / (sqrt(v) + epsilon), corrected for the first rounds
+    """
+    rate: Positive | Literal["auto"] = "auto"
+    """how far the server steps; auto is 1 for momentum, 0.01 for adam and yogi"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """how much of m stays from round to round (beta1); with 0.9, momentum's steps grow to ten changes"""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    """adam, yogi: how much of v, the mean squared change, stays from round to round"""
+    epsilon: Positive = 1e-3
+    """adam, yogi: what is added to sqrt(v); larger values adapt less"""
+
+
 class RobustConfig(Section):
     """How the server defends the model against updates that are well-formed and wrong."""
 
@@ -269,6 +288,10 @@ class EvaluationConfig(Section):
     """examples at a time"""
     every_width: bool = True
     """at the end, also test every narrower width"""
+    average: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """test and hand out a moving average of the global model: this times the average before, and the rest the
+    new model, where somebody trained; 0 is the global model itself
+    """
 
 
 class EngineConfig(Section):

@@ -17,7 +17,7 @@ from heroes.client.training import Trainer
 from heroes.contracts import Engine
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
-from heroes.fleet.wall import MeasuredFleet, WallClock
+from heroes.fleet.wall import WallClock
 from heroes.messages import Assignment
 from heroes.transport.workers.engine import steps_and_width
 from heroes.transport.workers.setup import Setup
@@ -48,7 +48,7 @@ class Parts:
         task_seconds: a client that takes longer is given up.
         wait_seconds: for so long the first round waits for clients.
         down_bits: in how many bits tensors travel to clients.
-        clock: tells real time, if time is real; `fleet` then hears what clients took.
+        clock: tells real time, if time is real, and hears what clients took.
         cost: guesses the work of an assignment.
         widths: of the models that are handed out in the end, narrowest first.
         model_out: where a rank keeps the final model, `{rank}` being its number, and `model_width` which.
@@ -69,7 +69,6 @@ class Parts:
     wait_seconds: float = 300.0
     down_bits: int = 32
     clock: WallClock | None = None
-    fleet: MeasuredFleet | None = None
     cost: Callable[[Assignment], float] = steps_and_width
     widths: tuple[int, ...] = ()
     model_out: str | None = None

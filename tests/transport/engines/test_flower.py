@@ -28,9 +28,12 @@ from safetensors.torch import load_file
 
 import heroes
 from heroes import flower_app
+from heroes.contracts import Measurement
 from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingError
+from heroes.federation import Policy
+from heroes.fleet.availability import Connected
 from heroes.fleet.devices import FLEETS, Fleet
-from heroes.fleet.wall import MeasuredFleet, WallClock
+from heroes.fleet.wall import MeasuredFleet, WallClock, learned
 from heroes.messages import Lost, Task
 from heroes.models.cnn import build as build_cnn
 from heroes.models.family import Family
@@ -117,8 +120,8 @@ def tiny(world):
             "clock": wall,
         } | changes
         engine = FlowerEngine(flower.Link(grid), trainer, data, **wanted)
-        real = {} if wall is None else {"clock": wall, "fleet": engine.fleet, "present": engine.present}
-        return replace(local, engine=engine, **real), local, grid
+        real = {"clock": wall, "fleet": MeasuredFleet(local.fleet), "availability": Connected(engine.present)}
+        return replace(local, engine=engine, **(real if wall is not None else {})), local, grid
 
     return make
 
@@ -340,9 +343,8 @@ def test_an_answer_that_comes_late_is_counted_in_the_round_in_which_it_comes(tin
 
 
 def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_present_are_asked(tiny):
-    clock, fleet = WallClock(), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
     there, here, _ = tiny(
-        cohort=3, joined=[0, 2, 3, 5], wall=clock, wanted=3, fleet=fleet, flops=lambda assignment: 1e6
+        cohort=3, joined=[0, 2, 3, 5], wall=WallClock(), wanted=3, flops=lambda assignment: 1e6
     )
     state = here.strategy.begin(0)
     for _ in range(3):
@@ -355,15 +357,16 @@ def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_p
             assert client.compute_seconds + client.transfer_seconds + client.waiting == pytest.approx(
                 entry.duration, abs=0.05
             )
-    assert state.measured == fleet.known
-    assert set(fleet.known) <= {0, 2, 3, 5}
-    assert "measured" in fleet.status(np.arange(6), 4).devices
-    assert np.isfinite(fleet.status(np.arange(6), 4).speed).all()
+    assert 3 <= len(state.measured) <= 4
+    assert set(state.measured) <= {0, 2, 3, 5}
+    status = there.fleet.status(np.arange(6), 4, 0, state.measured)
+    assert "measured" in status.devices
+    assert np.isfinite(status.speed).all()
 
 
 def test_in_real_time_a_round_ends_at_its_deadline_or_when_enough_are_in(tiny):
-    clock, fleet = WallClock(deadline=0.3), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
-    there, here, grid = tiny(wall=clock, fleet=fleet)
+    clock = WallClock(deadline=0.3)
+    there, here, grid = tiny(wall=clock)
     state = here.strategy.begin(0)
     run_round(there, state)
     grid.instead[103] = lambda message: None
@@ -376,38 +379,39 @@ def test_in_real_time_a_round_ends_at_its_deadline_or_when_enough_are_in(tiny):
 
 
 def test_in_real_time_an_answer_that_comes_late_tells_how_slow_its_client_is(tiny):
-    clock, fleet = WallClock(deadline=0.3), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
-    there, here, grid = tiny(wall=clock, fleet=fleet)
+    there, here, grid = tiny(wall=WallClock(deadline=0.3))
     grid.instead[103] = lambda message: (
         None if message.metadata.message_type == MessageType.TRAIN else grid.answer(message)
     )
     state, entry = run_round(there, here.strategy.begin(0))
     assert [(lost.client, lost.cause) for lost in entry.missing] == [(3, "late")]
-    assert set(fleet.known) == {0, 1, 2, 4, 5}
+    assert set(state.measured) == {0, 1, 2, 4, 5}
     grid.instead.clear()
-    run_round(there, state)
-    assert fleet.known[3][1] > 0.15  # seconds besides training: the mean of a late answer and of a quick one
+    state, _ = run_round(there, state)
+    assert (
+        state.measured[3][1] > 0.15
+    )  # seconds besides training: the mean of a late answer and of a quick one
 
 
 def test_a_node_may_play_a_slower_one(tiny):
-    clock, fleet = WallClock(), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
-    there, here, grid = tiny(wall=clock, fleet=fleet, flops=lambda assignment: 1e6)
+    there, here, grid = tiny(wall=WallClock(), flops=lambda assignment: 1e6)
     grid.join(103, partition_id=3, slowness=50.0)
     state = here.strategy.begin(0)
     for _ in range(2):
         state, _ = run_round(there, state)
-    speeds = {client: known[0] for client, known in fleet.known.items()}
+    speeds = {client: known[0] for client, known in state.measured.items()}
     assert min(speeds, key=speeds.get) == 3
 
 
 def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
     fleet = MeasuredFleet(Fleet(FLEETS["boards"], 4, 1))
     guess = fleet.guess.status(np.arange(4), 1)
-    assert fleet.fastest == fleet.guess.fastest
-    assert (fleet.status(np.arange(4), 1).speed == guess.speed).all()
-    fleet.note(1, flops=100.0, training=1.0, moved=50, besides=10.0)
-    fleet.note(1, flops=300.0, training=1.0, moved=50, besides=12.0)
-    known = fleet.status(np.array([0, 1]), 1)
+    unknown = fleet.status(np.arange(4), 1)
+    assert unknown.fastest == fleet.guess.fastest
+    assert (unknown.speed == guess.speed).all()
+    first = learned({}, [Measurement(1, flops=100.0, training=1.0, moved=50, besides=10.0)])
+    second = learned(first, [Measurement(1, flops=300.0, training=1.0, moved=50, besides=12.0)])
+    known = fleet.status(np.array([0, 1]), 1, 0, second)
     assert known.devices == ("unknown", "measured")
     assert known.speed.tolist() == [200.0, 200.0]
     assert known.overhead.tolist() == [
@@ -415,20 +419,18 @@ def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
         11.0,
     ]  # as long as the bytes are the same, all is taken to be fixed
     assert np.isinf(known.upload).all()
-    assert fleet.fastest == known.fastest == 200.0
+    assert known.fastest == 200.0
     assert len(fleet) == 4
-    later = MeasuredFleet(fleet.guess)
-    later.restore(fleet.known)
-    assert fleet.known == later.known == {1: (200.0, 11.0, 50.0, 0.0, 0.0)}
+    assert first == {1: (100.0, 10.0, 50.0, 0.0, 0.0)}  # what was known before has not changed
+    assert second == {1: (200.0, 11.0, 50.0, 0.0, 0.0)}
 
 
 def test_a_client_that_boasts_does_not_make_the_others_narrow():
     fleet, costs = MeasuredFleet(Fleet(FLEETS["boards"], 4, 1)), Costs(*[np.array([1.0, 4.0, 9.0, 16.0])] * 4)
-    for client, training in enumerate((1.0, 2.0, 1e-9)):
-        fleet.note(client, flops=1e6, training=training, moved=50, besides=10.0)
-    known = fleet.status(np.arange(4), 1)
+    measured = [Measurement(n, 1e6, training, 50, 10.0) for n, training in enumerate((1.0, 2.0, 1e-9))]
+    known = fleet.status(np.arange(4), 1, 0, learned({}, measured))
     assert known.speed.tolist() == [1e6, 5e5, 1e9, 1e6]  # the unknown one is like most others
-    assert fleet.fastest == 2e6
+    assert known.fastest == 2e6
     assert widths_afforded(known, costs, None).tolist() == [2, 2, 4, 2]
 
 
@@ -436,27 +438,49 @@ def test_what_a_byte_takes_shows_when_there_are_more_of_them_and_is_forgotten():
     fleet = MeasuredFleet(Fleet(FLEETS["boards"], 1, 1))
 
     def notes(*sizes, fixed=5.0):
-        for moved in sizes:
-            fleet.note(0, flops=1.0, training=1.0, moved=moved, besides=fixed + moved / 50)
+        return [Measurement(0, 1.0, 1.0, moved, besides=fixed + moved / 50) for moved in sizes]
 
-    notes(100, 300, 200, 100)
-    known = fleet.status(np.array([0]), 1)
+    before = learned({}, notes(100, 300, 200, 100))
+    known = fleet.status(np.array([0]), 1, 0, before)
     assert known.upload.tolist() == known.download.tolist() == pytest.approx([50.0], rel=0.1)
     assert known.overhead.tolist() == pytest.approx([5.0], rel=0.1)
     load = load_of(known, np.array([1]), Costs(np.ones(1), np.ones(1), np.array([30]), np.array([70])))
     assert load.transfer.tolist() == pytest.approx([7.0], rel=0.1)
-    notes(*[100] * 60, fixed=8.0)  # nothing varies any more
-    later = fleet.status(np.array([0]), 1)
-    assert later.overhead.tolist() == pytest.approx([10.0])
-    fleet.note(
-        0, flops=1.0, training=1.0, moved=10**6, besides=0.0
-    )  # faster with more: then bytes cost nothing
-    assert np.isinf(fleet.status(np.array([0]), 1).upload).all()
+    after = learned(before, notes(*[100] * 60, fixed=8.0))  # nothing varies any more
+    assert fleet.status(np.array([0]), 1, 0, after).overhead.tolist() == pytest.approx([10.0])
+    faster = learned(after, [Measurement(0, 1.0, 1.0, moved=10**6, besides=0.0)])
+    assert np.isinf(fleet.status(np.array([0]), 1, 0, faster).upload).all()  # with more: bytes cost nothing
 
 
 def test_what_is_known_of_clients_that_there_are_not_is_refused():
+    fleet = MeasuredFleet(Fleet(FLEETS["boards"], 2, 1))
     with pytest.raises(RunFolderError, match="knows client 7, but there are only 2"):
-        MeasuredFleet(Fleet(FLEETS["boards"], 2, 1)).restore({7: (1.0, 1.0, 1.0, 0.0, 0.0)})
+        fleet.status(np.arange(2), 1, 0, {7: (1.0, 1.0, 1.0, 0.0, 0.0)})
+
+
+def test_what_was_measured_is_handed_out_once_also_when_it_came_before_the_round(world):
+    clock, plan = WallClock(), [world.assignment(0), world.assignment(1)]
+    late, quick = Measurement(1, 1e6, 2.0, 50, 9.0), Measurement(0, 1e6, 1.0, 50, 1.0)
+    clock.note(late)
+    clock.absent(plan, 2)
+    clock.note(quick)
+    assert clock.elapse(plan, 2).measured == (late, quick)
+    assert clock.elapse(plan, 2).measured == ()
+
+
+def test_what_an_abandoned_attempt_measured_counts(tiny):
+    there, here, grid = tiny(wall=WallClock(deadline=0.5), flops=lambda assignment: 1e6)
+    there = replace(there, policy=Policy(at_least=6, attempts=20))
+    grid.instead[103] = lambda message: (
+        None
+        if message.metadata.message_type == MessageType.TRAIN
+        and len(grid.delivered) <= 12  # who are you, and the first task
+        else grid.answer(message)
+    )
+    state, entry = run_round(there, here.strategy.begin(0))
+    assert len(entry.abandoned) >= 1
+    assert [c.device for c in entry.clients if c.client != 3] == ["measured"] * 5
+    assert set(state.measured) == set(range(6))
 
 
 def test_a_deadline_by_the_plan_waits_until_all_of_it_was_measured(world):

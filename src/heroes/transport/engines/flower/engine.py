@@ -12,11 +12,12 @@ import numpy as np
 from flwr.app import Message, MessageType
 
 from heroes.client.training import Trainer, one_thread
+from heroes.contracts import Measurement
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, ExchangeError, TrainingError, said
 from heroes.fleet.faults import Mask
-from heroes.fleet.wall import MeasuredFleet, WallClock
+from heroes.fleet.wall import WallClock
 from heroes.messages import Assignment, Lost, Task, Tensors, Update
 from heroes.slices.exchange import pack_tensors
 from heroes.transport.engines.flower.grids import Link, simulated
@@ -57,7 +58,7 @@ class FlowerEngine(Scoring):
     `config` is the configuration as text, from which nodes set themselves up. The first round waits
     `wait_seconds` for `wanted` clients; later ones need `least`, and in real time the first one too. A round
     in which nothing is heard of anybody for `task_seconds` is closed. With a `clock`, time is real: it says
-    when a round is over, and the `fleet` hears what clients took.
+    when a round is over, and hears what clients took.
     """
 
     def __init__(
@@ -75,7 +76,6 @@ class FlowerEngine(Scoring):
         wait_seconds: float = 300.0,
         progress: Progress | None = None,
         clock: WallClock | None = None,
-        fleet: MeasuredFleet | None = None,
         flops: Callable[[Assignment], float] = lambda assignment: 1.0,
     ) -> None:
         super().__init__(trainer, data, batch_size)
@@ -85,7 +85,7 @@ class FlowerEngine(Scoring):
         self.down_bits = down_bits
         self.task_seconds, self.wait_seconds = task_seconds, wait_seconds
         self.progress = progress
-        self.clock, self.fleet, self.flops = clock, fleet, flops
+        self.clock, self.flops = clock, flops
         self._nodes: dict[
             int, _Node | None
         ] = {}  # those that are there; None has not said yet who it is, or is nobody of ours
@@ -204,18 +204,18 @@ class FlowerEngine(Scoring):
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
     def _measure(self, sent: _Sent, reply: Message) -> tuple[float, float] | None:
-        """How long the client computed, if it says so, and how long the rest took; the fleet hears of it."""
+        """How long the client computed, if it says so, and how long the rest took; the clock hears of it."""
         assignment, round_trip = sent.assignment, time.monotonic() - sent.at
         trained = values_of(reply.content).get("trained")
         if (
-            self.fleet is None
+            self.clock is None
             or assignment is None
             or not isinstance(trained, float)
             or not 0.0 <= trained <= round_trip
         ):
             return None
         moved, besides = assignment.bytes_down + assignment.bytes_up, round_trip - trained
-        self.fleet.note(assignment.client, self.flops(assignment), trained, moved, besides)
+        self.clock.note(Measurement(assignment.client, self.flops(assignment), trained, moved, besides))
         return trained, besides
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:
@@ -378,7 +378,6 @@ def opened(parts: Parts, link: Link | None = None) -> Iterator[FlowerEngine]:
             wait_seconds=parts.wait_seconds,
             progress=parts.progress,
             clock=parts.clock,
-            fleet=parts.fleet,
             flops=parts.cost,
         )
 
