@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from heroes import rounds
@@ -22,9 +21,9 @@ from heroes.assemble import assemble, at_clients, federated, stop_rule
 from heroes.client.training import Trainer
 from heroes.contracts import Elsewhere
 from heroes.data import Dataset, Examples, FederatedData, Progress
-from heroes.errors import ConfigError, DataError, RunFolderError
+from heroes.errors import ConfigError, DataError
 from heroes.federation import Federation
-from heroes.messages import RoundRecord, ServerState, Tensors, plain
+from heroes.messages import RoundRecord, ServerState, Tensors
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
 from heroes.report.summary import Summary
@@ -58,11 +57,11 @@ class Run:
     @cached_property
     def records(self) -> tuple[RoundRecord, ...]:
         """What happened, round by round."""
-        return self.kept if self.folder is None else tuple(_records(self.folder))
+        return self.kept if self.folder is None else read_records(self.folder).rows
 
     def summary(self) -> Summary:
         """The run in a dozen numbers."""
-        return Summary.of([plain(record) for record in self.records])
+        return Summary.of(self.records)
 
     def model(self, width: int | None = None) -> nn.Module:
         """The trained model at a width (the complete one by default): a plain module, ready to use or to send
@@ -152,7 +151,7 @@ def resume(
                 f"{str(path)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly"
             )
     with _led(config, model, data), held(path):
-        done = _records(path)
+        done = read_records(path).rows
         federation = assemble(config, model, _shared(config, data), on_progress)
         with closing(federation.engine):
             state = read_last(path / CHECKPOINTS, begin(federation))
@@ -175,22 +174,6 @@ def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
                 f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run"
             )
     return after
-
-
-def _records(folder: Path) -> list[RoundRecord]:
-    """What a run wrote down, as it was before."""
-    records = []
-    for number, row in enumerate(read_records(folder).rows, 1):
-        try:
-            records.append(_RECORD.validate_python(row))
-        except ValidationError as error:
-            place, why = ".".join(map(str, error.errors()[0]["loc"])), error.errors()[0]["msg"]
-            said = f"line {number} of {str(folder / 'records.jsonl')!r} is damaged: {place}: {why}"
-            raise RunFolderError(said) from None
-    return records
-
-
-_RECORD = TypeAdapter(RoundRecord)
 
 
 def _train(
