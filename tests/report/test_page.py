@@ -65,7 +65,7 @@ def test_the_page_holds_tables_figures_settings_and_provenance(rivals: list[RunD
     reader = read(write_page(rivals, tmp_path / "deep" / "report.html"))
     text = " ".join(reader.text)
     for wanted in (
-        "Seconds of virtual time to reach an accuracy",
+        "Seconds of virtual time to reach a target accuracy",
         "mean of the others",
         "not reached",
         "What differs",
@@ -116,7 +116,7 @@ def test_a_cut_off_line_is_said_on_the_page(make_run: Make, tmp_path: Path) -> N
 
 def test_a_page_that_cannot_be_made_says_why(make_run: Make, tmp_path: Path) -> None:
     runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], task="other")])
-    with pytest.raises(HeroesError, match="different tasks"):
+    with pytest.raises(HeroesError, match="different experiments"):
         write_page(runs, tmp_path / "report.html")
     with pytest.raises(RunFolderError, match="cannot write"):
         write_page(runs[:1], tmp_path)

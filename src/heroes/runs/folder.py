@@ -145,7 +145,9 @@ def _keep_rounds(records: Path, rounds: int) -> None:
         )
     if lines:
         last = json.loads(lines[-1])
-        by_width: dict[str, Any] = {key: {} for key in ("scores_by_width", "accuracy_by_width") if key in last}
+        by_width: dict[str, Any] = {
+            key: {} for key in ("scores_by_width", "accuracy_by_width") if key in last
+        }
         lines[-1] = json.dumps(last | by_width | {"stopped": None}, allow_nan=False)
     draft = records.with_suffix(".part")
     draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
