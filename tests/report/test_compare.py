@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from heroes.errors import ConfigError, HeroesError
 from heroes.report import Metric, RunData, Spread, Table, compare, load_run, load_runs
 from heroes.report.measures import (
+    chosen_targets,
     evaluations,
     reach,
     round_marks,
     round_targets,
+    round_values,
     score_at,
 )
 
@@ -184,3 +186,83 @@ def test_real_time_is_called_so_and_not_compared_with_virtual_time(make_run: Mak
         match=r"different clocks cannot be compared: virtual \(virtual\); wall \(heroes, fedavg\)",
     ):
         compare([*real, virtual])
+
+
+def test_an_error_is_reached_from_above_and_the_lowest_is_the_best(houses: list[RunData]) -> None:
+    found = compare(houses, targets=[0.3, 0.5, 0.1])
+    assert found.metric == Metric("rmse", lower_is_better=True)
+    assert found.find("ours", "seconds to rmse", 0.5) == Spread((20.0,))
+    assert found.find("theirs", "seconds to rmse", 0.5) == Spread((60.0,))
+    assert found.find("theirs", "traffic to rmse", 0.3) == Spread((None,))
+    assert found.find("ours", "best rmse") == Spread((0.3,))
+    assert found.find("ours", "rmse at seconds", 20.0) == Spread((0.5,))
+    assert found.find("ours", "speed-up", 0.5, "theirs") == Spread((3.0,))
+    assert found.find("ours", "traffic saved", 0.5, "theirs") == Spread((1 - 2 / 12,))
+    assert found.targets == [0.5, 0.3, 0.1]
+    tables = {table.title: table for table in found.tables()}
+    seconds = tables["Seconds of virtual time to reach a target rmse"]
+    assert seconds.header == ("strategy", "0.5", "0.3", "0.1")
+    assert seconds.rows[0] == ("ours", "20.0", "30.0", "not reached")
+    assert tables["Runs of houses"].rows[1][:4] == ("theirs", "0", "0.45", "0.45")
+    assert tables["Speed-up of ours to reach a target rmse"].rows[0][:2] == ("theirs", "3.00x")
+    told = found.as_json()
+    assert (told["metric"], told["lower_is_better"]) == ("rmse", True)
+    assert [group["strategy"] for group in told["groups"]] == ["ours", "theirs"]
+
+
+def test_targets_of_an_error_are_chosen_from_the_range_seen(houses: list[RunData]) -> None:
+    assert compare(houses).targets == [0.6, 0.5, 0.4, 0.3]
+    assert compare(houses[1:]).targets == [0.8, 0.7, 0.6, 0.5]
+
+
+def test_the_reference_can_be_chosen_and_is_else_the_first(
+    rivals: list[RunData], houses: list[RunData]
+) -> None:
+    found = compare(rivals, targets=[0.5], reference="flanc")
+    assert found.find("flanc", "speed-up", 0.5, "fedavg") == Spread((1.5, None))
+    assert found.find("heroes", "speed-up", 0.5, "fedavg") is None
+    assert found.find("flanc", "speed-up", 0.5, "mean of the others") == Spread((1.0, None))
+    assert compare(houses[::-1], targets=[0.5]).find("theirs", "speed-up", 0.5, "ours") == Spread((1 / 3,))
+    with pytest.raises(
+        ConfigError, match=r"reference is 'flank': did you mean 'flanc'\? .*fedavg, flanc, heroes"
+    ):
+        compare(rivals, reference="flank")
+
+
+def test_runs_that_go_by_different_metrics_are_not_compared(make_run: Make) -> None:
+    runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], metric="rmse", lower=True)])
+    with pytest.raises(
+        HeroesError,
+        match=r"go by different metrics cannot be compared: accuracy \(a\); rmse, lower is better \(b\)",
+    ):
+        compare(runs)
+
+
+def test_a_metric_may_have_the_name_of_another_measure(make_run: Make) -> None:
+    found = compare([load_run(make_run("a", [3.0, 5.0], metric="seconds"))], targets=[4.0])
+    assert found.find("heroes", "metric seconds") == Spread((5.0,))
+    assert found.find("heroes", "seconds") == Spread((20.0,))
+    assert found.find("heroes", "rounds to seconds", 4.0) == Spread((2.0,))
+
+
+def test_targets_of_any_size_are_allowed_but_for_shares(houses: list[RunData]) -> None:
+    assert compare(houses, targets=[80, -1]).targets == [80, -1]
+    with pytest.raises(ConfigError, match="target rmse is nan: it should be a finite number"):
+        compare(houses, targets=[float("nan")])
+
+
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=9), st.booleans())
+def test_chosen_targets_lie_within_what_was_seen(scores: list[float], lower: bool) -> None:
+    metric = Metric("m", lower)
+    targets = chosen_targets(metric, scores)
+    slack = 1e-6 * (max(scores) - min(scores))
+    assert all(min(scores) - slack <= target <= max(scores) + slack for target in targets)
+    assert list(targets) == sorted(set(targets))
+    assert len(targets) == 4 or max(scores) - min(scores) <= 1e-9 * max(map(abs, scores)) or not any(scores)
+
+
+def test_round_values_by_hand() -> None:
+    assert round_values(100.0, 1000.0) == (250.0, 500.0, 750.0, 1000.0)
+    assert round_values(20.0, 1000.0) == (20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+    assert round_values(3.0, 3.0) == ()
+    assert chosen_targets(Metric("reward"), [-5.0, 12.0]) == (-5.0, 0.0, 5.0, 10.0)

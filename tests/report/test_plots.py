@@ -283,3 +283,37 @@ def test_axes_of_real_time_are_called_so(make_run: Make) -> None:
         ("wall time in the round (s)", "client"),
         ("target accuracy", "wall time (s)"),
     ]
+
+
+def test_an_error_is_drawn_as_it_is_on_an_axis_from_zero(houses: list[RunData]) -> None:
+    figure = score_against_time(group_runs(houses))
+    assert figure is not None
+    assert lines(figure)["ours"][:2] == ([10.0, 20.0, 30.0], [0.8, 0.5, 0.3])
+    assert lines(figure)["ours"][2] in SPARE
+    assert labels(figure) == [("virtual time (s)", "test rmse")]
+    assert figure.axes[0].get_title(loc="left") == "Test rmse against time"
+    assert figure.axes[0].get_ylim()[0] == 0
+    bars = resources_to_targets(compare(houses, targets=[0.3, 0.5]))
+    assert bars is not None
+    assert [tick.get_text() for tick in bars.axes[0].get_xticklabels()] == ["0.5", "0.3"]
+    assert labels(bars)[0] == ("target rmse", "virtual time (s)")
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale", "bottom"),
+    [([900.0, 40.0], "log", None), ([5.0, 1.0], "linear", 0.0), ([5.0, 4.5], "linear", None)],
+)
+def test_an_axis_begins_where_it_shows_most(
+    make_run: Make, scores: list[float], scale: str, bottom: float | None
+) -> None:
+    run = load_run(make_run("text", scores, metric="perplexity", lower=True))
+    figure = score_against_traffic(group_runs([run]))
+    assert figure is not None
+    low, _ = figure.axes[0].get_ylim()
+    assert figure.axes[0].get_yscale() == scale
+    assert low == bottom if bottom is not None else 0.5 * min(scores) < low < min(scores)
+
+
+def test_pictures_are_called_by_the_metric_in_letters_that_file_names_have(make_run: Make) -> None:
+    run = load_run(make_run("odd", [1.0, 2.0], metric="../top 5"))
+    assert [each.name for each in comparison_pictures(compare([run]))][:2] == ["top-5-time", "top-5-traffic"]

@@ -15,6 +15,7 @@ from heroes.report.runs import RunData
 from heroes.report.summary import MEGABYTE
 
 TARGETS = 4  # how many are chosen where none are given
+WIDE = 20  # times the lowest value: the range of a metric of which it is better to see the powers of ten
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,15 @@ def chosen_targets(metric: Metric, scores: Sequence[float]) -> tuple[float, ...]
 
 
 def round_values(low: float, high: float) -> tuple[float, ...]:
-    """Four to ten round numbers from `low` to `high`; none where these are the same.
+    """Four round numbers or more from `low` to `high`; none where these are the same.
 
-    >>> round_values(0.83, 2.9), round_values(-0.4, 0.31)
-    ((1.0, 1.5, 2.0, 2.5), (-0.4, -0.2, 0.0, 0.2))
+    >>> round_values(0.83, 2.9), round_values(-0.4, 0.31), round_values(17.0, 800.0)
+    ((1.0, 1.5, 2.0, 2.5), (-0.4, -0.2, 0.0, 0.2), (20.0, 50.0, 100.0, 200.0, 500.0))
     """
+    if 0 < low < high / WIDE:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        series = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+        return tuple(value for value in series if low <= value <= high)
     span = high - low
     if not span > max(1e-9 * max(abs(low), abs(high)), 1e-280):
         return ()

@@ -10,7 +10,7 @@ import numpy as np
 
 from heroes.messages import Floats
 from heroes.report.comparison import Comparison
-from heroes.report.measures import Evaluation, Spread, evaluations, score_at
+from heroes.report.measures import WIDE, Evaluation, Spread, evaluations, score_at
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, series_along
 from heroes.report.style import colour, dashes, dress, hatch, legend, marker, new_figure, whole_numbers
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MEGABYTES = "traffic, both ways (MB)"
-WIDE = 100  # times the smallest value: from there on an axis is logarithmic
 LEVELS = {  # the setting that says how skewed the data is: its label, and the partitions it applies to
     "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "by_device")),
     "data.phi": ("φ: classes a client lacks", ("missing",)),
@@ -225,7 +224,7 @@ def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
     low, high = float(values.min()), float(values.max())
     if metric.share:
         axes.set_ylim(max(0.0, 10 * math.floor(low / 10)), max(100.0, high))
-    elif low > 0 and high > WIDE * low:
+    elif 0 < low < high / WIDE:
         axes.set_yscale("log")
     elif 0 <= low < high / 2:
         axes.set_ylim(bottom=0)
