@@ -27,6 +27,7 @@ from heroes.data import Examples, FederatedData, WholeShares
 from heroes.errors import ConfigError, HeroesError
 from heroes.messages import RoundRecord
 from heroes.models.family import Build
+from heroes.report.metrics import Metric
 from heroes.runs.folder import held
 from heroes.runs.running import Run, extended, resume, run
 from heroes.settings.config import Config, load, parse
@@ -124,11 +125,11 @@ def configured(settings: dict[str, Any]) -> Config:
 
 
 def _told(record: RoundRecord) -> None:
-    accuracy = "" if record.accuracy is None else f", accuracy {100 * record.accuracy:.1f} %"
+    score = "" if record.score is None else f", {record.metric} {Metric(record.metric).text(record.score)}"
     lost = (
         f", {len(record.missing)} left out (for example {record.missing[0].reason})" if record.missing else ""
     )
-    log.info("heroes: round %d in %.1f s%s%s", record.round, record.duration, accuracy, lost)
+    log.info("heroes: round %d in %.1f s%s%s", record.round, record.duration, score, lost)
 
 
 def _noted(what: str, done: int, total: int | None) -> None:

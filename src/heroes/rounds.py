@@ -14,6 +14,7 @@ from heroes import seeds
 from heroes.errors import TrainingError
 from heroes.federation import Federation, Stop
 from heroes.messages import (
+    LARGEST,
     Abandoned,
     Assignment,
     Integers,
@@ -223,8 +224,8 @@ def run(
             reason = stop.reason(entry)
         if reason is not None:
             widths = f.strategy.widths if every_width else ()
-            by_width = {width: f.score(state, width)().accuracy for width in widths}
-            entry = replace(entry, stopped=reason, accuracy_by_width=by_width)
+            by_width = {width: _metrics(f.score(state, width)()) for width in widths}
+            entry = replace(entry, stopped=reason, scores_by_width=by_width)
         yield state, entry
         if reason is not None:
             return
@@ -232,4 +233,9 @@ def run(
 
 def _scored(state: ServerState[Any], entry: RoundRecord, score: Callable[[], Score]) -> Step:
     found = score()
-    return state, replace(entry, accuracy=found.accuracy, test_loss=found.loss)
+    return state, replace(entry, scores=_metrics(found), test_loss=found.loss)
+
+
+def _metrics(score: Score) -> dict[str, float]:
+    """What can be written down of a score: a model that has diverged may have none."""
+    return {name: value for name, value in {"accuracy": score.accuracy}.items() if abs(value) < LARGEST}

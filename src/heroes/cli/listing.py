@@ -26,12 +26,12 @@ def list_command(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="Only this: tasks, strategies, models, data, partitions, fleets, engines, config."
+            help="Only this: experiments, strategies, models, data, partitions, fleets, engines, config."
         ),
     ] = None,
 ) -> None:
-    """Show what there is: tasks, strategies, models, data sets, partitions, fleets, engines, configuration
-    keys.
+    """Show what there is: experiments, strategies, models, data sets, partitions, fleets, engines,
+    configuration keys.
     """
     kinds = _choices()
     if kind is not None and kind not in kinds:
@@ -50,7 +50,7 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
 
     engines = get_args(EngineConfig.model_fields["name"].annotation)
     return {
-        "tasks": _first_lines(TASKS),
+        "experiments": _first_lines(TASKS),
         "strategies": [(name, registry.summary(registry.find(name))) for name in registry.names()],
         "models": _first_lines(MODELS),
         "data": _first_lines(DATASETS),

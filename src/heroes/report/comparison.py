@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heroes.report.measures import Spread
+from heroes.report.metrics import Metric
 from heroes.report.runs import Group
 from heroes.report.tables import Table
 
 MEAN_OF_OTHERS = "mean of the others"
+GAINS = ("speed-up", "traffic saved")
 Show = Callable[[float], str]
 
 
@@ -42,8 +44,8 @@ class Measure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one task, compared. Times are seconds of the runs' clock, traffic megabytes both ways, accuracy
-    from 0 to 1.
+    """Runs of one experiment, compared. Times are seconds of the runs' clock, traffic megabytes both ways,
+    accuracy from 0 to 1.
     """
 
     task: str
@@ -62,13 +64,25 @@ class Comparison:
         """What seconds are: virtual, or wall."""
         return self.groups[0].runs[0].clock
 
+    @property
+    def metric(self) -> Metric:
+        """What the runs are compared by."""
+        return self.groups[0].runs[0].metric
+
+    @property
+    def targets(self) -> list[float]:
+        """The values of the metric that were to be reached, the hardest last."""
+        return self.places(f"seconds to {self.metric.name}")
+
     def find(self, label: str, what: str, at: float | None = None, against: str = "") -> Spread | None:
         """One measure, None where it was not taken."""
         return self._index.get((label, what, at, against))
 
     def places(self, what: str) -> list[float]:
-        """The targets, times, traffic or widths at which a measure was taken."""
-        return sorted({each.at for each in self.measures if each.what == what and each.at is not None})
+        """The targets, times, traffic or widths at which a measure was taken; of targets the hardest last."""
+        places = {each.at for each in self.measures if each.what == what and each.at is not None}
+        targets = what in GAINS or what.endswith(f" to {self.metric.name}")
+        return sorted(places, reverse=targets and self.metric.lower_is_better)
 
     def rows(self) -> list[dict[str, Any]]:
         """Every measure as one flat row."""
@@ -76,8 +90,9 @@ class Comparison:
 
     def tables(self) -> list[Table]:
         """The comparison for people, as tables of text."""
-        shown = [_overview(self), *(_by_place(self, layout) for layout in _BY_PLACE), _losses(self)]
-        shown += [table for layout in _GAINS for table in _gains(self, layout)]
+        placed = [*_by_targets(self.metric, self.clock), *_by_limits(self.metric, self.clock)]
+        shown = [_overview(self), *(_by_place(self, layout) for layout in placed), _losses(self)]
+        shown += [table for layout in _saved(self.metric) for table in _gains(self, layout)]
         return [table for table in shown if table.rows]
 
     def lines(self) -> list[str]:
@@ -89,7 +104,7 @@ class Comparison:
         groups = [
             {
                 "label": group.label,
-                "scheme": group.scheme,
+                "strategy": group.strategy,
                 "seeds": list(group.seeds),
                 "runs": [str(run.path) for run in group.runs],
             }
@@ -98,6 +113,8 @@ class Comparison:
         return {
             "task": self.task,
             "clock": self.clock,
+            "metric": self.metric.name,
+            "lower_is_better": self.metric.lower_is_better,
             "smooth": self.smooth,
             "groups": groups,
             "measures": self.rows(),
@@ -116,10 +133,6 @@ class Comparison:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f}"
-
-
-def _target(value: float) -> str:
-    return f"{100 * value:.4g} %"
 
 
 def _number(value: float) -> str:
@@ -145,7 +158,7 @@ class _Layout:
     show: Show
     unit: str = ""
     missing: str = "not reached"
-    column: Show = _target
+    column: Show = _number
     note: str = ""
 
     def cell(self, spread: Spread | None) -> str:
@@ -154,56 +167,55 @@ class _Layout:
 
 _NOT_AFTER = "The last evaluation not after; a run that had ended by then is not measured."
 _PAIRED = "Runs with the same seed are paired; not reached: one of the two did not get there."
-_BY_PLACE = (
-    _Layout("seconds to accuracy", "Seconds of {clock} time to reach an accuracy", _number),
-    _Layout("traffic to accuracy", "Traffic to reach an accuracy (MB, both ways)", _number),
-    _Layout("rounds to accuracy", "Rounds to reach an accuracy", _rounds),
-    _Layout(
-        "accuracy at seconds",
-        "Accuracy after {clock} seconds",
-        _percent,
-        " %",
-        "not measured",
-        "{:,.6g} s".format,
-        _NOT_AFTER,
-    ),
-    _Layout(
-        "accuracy at traffic",
-        "Accuracy after traffic",
-        _percent,
-        " %",
-        "not measured",
-        "{:,.6g} MB".format,
-        _NOT_AFTER,
-    ),
-    _Layout(
-        "accuracy at width",
-        "Accuracy of the final model by width",
-        _percent,
-        " %",
-        "not measured",
-        "width {:g}".format,
-    ),
-)
-_OVERVIEW = (
-    _Layout("accuracy", "accuracy", _percent, " %", "not measured"),
-    _Layout("best accuracy", "best", _percent, " %", "not measured"),
-    _Layout("rounds", "rounds", _rounds),
-    _Layout("seconds", "{clock} s", _number),
-    _Layout("traffic", "traffic MB", _number),
-    _Layout("waiting", "waiting s", _two_places),
-    _Layout("epsilon", "epsilon", _two_places),  # only where there is one
-)
-_GAINS = (
-    _Layout("speed-up", "Speed-up of {} to reach an accuracy", _two_places, "x", note=_PAIRED),
-    _Layout("traffic saved", "Traffic saved by {} to reach an accuracy", _percent, " %", note=_PAIRED),
-)
+
+
+def _by_targets(metric: Metric, clock: str) -> list[_Layout]:
+    """What it took to reach targets."""
+    to, reach, column = f"to {metric.name}", f"to reach a target {metric.name}", metric.target
+    return [
+        _Layout(f"seconds {to}", f"Seconds of {clock} time {reach}", _number, column=column),
+        _Layout(f"traffic {to}", f"Traffic {reach} (MB, both ways)", _number, column=column),
+        _Layout(f"rounds {to}", f"Rounds {reach}", _rounds, column=column),
+    ]
+
+
+def _by_limits(metric: Metric, clock: str) -> list[_Layout]:
+    """How good models were by some time or traffic, and at every width."""
+    shown = (metric.short, metric.unit, "not measured")
+    at, test = f"{metric.name} at", f"Test {metric.name}"
+    return [
+        _Layout(f"{at} seconds", f"{test} after {clock} seconds", *shown, "{:,.6g} s".format, _NOT_AFTER),
+        _Layout(f"{at} traffic", f"{test} after traffic", *shown, "{:,.6g} MB".format, _NOT_AFTER),
+        _Layout(f"{at} width", f"{test} of the final model by width", *shown, "width {:g}".format),
+    ]
+
+
+def _in_the_end(metric: Metric, clock: str) -> list[_Layout]:
+    shown = (metric.short, metric.unit, "not measured")
+    return [
+        _Layout(metric.label, metric.name, *shown),
+        _Layout(f"best {metric.name}", "best", *shown),
+        _Layout("rounds", "rounds", _rounds),
+        _Layout("seconds", f"{clock} s", _number),
+        _Layout("traffic", "traffic MB", _number),
+        _Layout("waiting", "waiting s", _two_places),
+        _Layout("epsilon", "epsilon", _two_places),  # only where there is one
+    ]
+
+
+def _saved(metric: Metric) -> list[_Layout]:
+    reach, column = f"to reach a target {metric.name}", metric.target
+    return [
+        _Layout("speed-up", f"Speed-up of {{}} {reach}", _two_places, "x", column=column, note=_PAIRED),
+        _Layout(
+            "traffic saved", f"Traffic saved by {{}} {reach}", _percent, " %", column=column, note=_PAIRED
+        ),
+    ]
 
 
 def _overview(found: Comparison) -> Table:
-    layouts = [
-        layout for layout in _OVERVIEW if any(found.find(group.label, layout.what) for group in found.groups)
-    ]
+    known = {each.what for each in found.measures}
+    layouts = [layout for layout in _in_the_end(found.metric, found.clock) if layout.what in known]
     rows = [
         (
             group.label,
@@ -214,10 +226,10 @@ def _overview(found: Comparison) -> Table:
     ]
     several = any(len(group.runs) > 1 for group in found.groups)
     spread = "Mean ± standard deviation over seeds. " if several else ""
-    smooth = f"Accuracy is the mean of the last {found.smooth} evaluations. " if found.smooth > 1 else ""
+    smooth = f"Scores are means of the last {found.smooth} evaluations. " if found.smooth > 1 else ""
     note = f"{spread}{smooth}Waiting is the mean over rounds and clients."
-    titles = [layout.title.format(clock=found.clock) for layout in layouts]
-    return Table(f"Runs of {found.task}", ("scheme", "seeds", *titles), tuple(rows), note)
+    titles = [layout.title for layout in layouts]
+    return Table(f"Runs of {found.task}", ("strategy", "seeds", *titles), tuple(rows), note)
 
 
 def _by_place(found: Comparison, layout: _Layout) -> Table:
@@ -227,12 +239,7 @@ def _by_place(found: Comparison, layout: _Layout) -> Table:
         for group in found.groups
         if places
     ]
-    return Table(
-        layout.title.format(clock=found.clock),
-        ("scheme", *map(layout.column, places)),
-        tuple(rows),
-        layout.note,
-    )
+    return Table(layout.title, ("strategy", *map(layout.column, places)), tuple(rows), layout.note)
 
 
 def _losses(found: Comparison) -> Table:
@@ -252,11 +259,11 @@ def _losses(found: Comparison) -> Table:
         if causes
     ]
     note = "Of all clients asked, a round that was begun again included."
-    return Table("Updates that did not count, by cause", ("scheme", *causes), tuple(rows), note)
+    return Table("Updates that did not count, by cause", ("strategy", *causes), tuple(rows), note)
 
 
 def _gains(found: Comparison, layout: _Layout) -> list[Table]:
-    """One table for every Heroes group that others were compared with."""
+    """One table for every group that others were compared with."""
     rivals: dict[str, dict[str, None]] = {}
     for each in found.measures:
         if each.what == layout.what:
@@ -265,7 +272,7 @@ def _gains(found: Comparison, layout: _Layout) -> list[Table]:
     return [
         Table(
             layout.title.format(label),
-            ("against", *map(_target, places)),
+            ("against", *map(layout.column, places)),
             tuple(
                 (other, *(layout.cell(found.find(label, layout.what, place, other)) for place in places))
                 for other in others

@@ -144,9 +144,11 @@ def _keep_rounds(records: Path, rounds: int) -> None:
             f"{str(records)!r} has fewer rounds than the checkpoint; it was changed or damaged"
         )
     if lines:
-        lines[-1] = json.dumps(
-            json.loads(lines[-1]) | {"stopped": None, "accuracy_by_width": {}}, allow_nan=False
-        )
+        last = json.loads(lines[-1])
+        by_width: dict[str, Any] = {
+            key: {} for key in ("scores_by_width", "accuracy_by_width") if key in last
+        }
+        lines[-1] = json.dumps(last | by_width | {"stopped": None}, allow_nan=False)
     draft = records.with_suffix(".part")
     draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     os.replace(draft, records)

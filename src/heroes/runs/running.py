@@ -9,15 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from heroes import rounds
 from heroes.assemble import Own, OwnData, assembled, entered, stop_rule
 from heroes.data import Progress
-from heroes.errors import ConfigError, RunFolderError
+from heroes.errors import ConfigError
 from heroes.federation import Federation
-from heroes.messages import RoundRecord, ServerState, Tensors, plain
+from heroes.messages import RoundRecord, ServerState, Tensors
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
 from heroes.report.summary import Summary
@@ -45,11 +44,11 @@ class Run:
     @cached_property
     def records(self) -> tuple[RoundRecord, ...]:
         """What happened, round by round."""
-        return self.kept if self.folder is None else tuple(_records(self.folder))
+        return self.kept if self.folder is None else read_records(self.folder).rows
 
     def summary(self) -> Summary:
         """The run in a dozen numbers."""
-        return Summary.of([plain(record) for record in self.records])
+        return Summary.of(self.records)
 
     def model(self, width: int | None = None) -> nn.Module:
         """The trained model at a width (the complete one by default): a plain module, ready to use or to send
@@ -139,7 +138,7 @@ def resume(
     own = Own(model, data)
     own.check_again(config, path)
     with entered(config, own, engine) as opener, held(path):
-        done = _records(path)
+        done = read_records(path).rows
         with assembled(config, opener, own, on_progress) as federation:
             state = read_last(path / CHECKPOINTS, begin(federation))
             stop = stop_rule(config)
@@ -161,22 +160,6 @@ def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
                 f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run"
             )
     return after
-
-
-def _records(folder: Path) -> list[RoundRecord]:
-    """What a run wrote down, as it was before."""
-    records = []
-    for number, row in enumerate(read_records(folder).rows, 1):
-        try:
-            records.append(_RECORD.validate_python(row))
-        except ValidationError as error:
-            place, why = ".".join(map(str, error.errors()[0]["loc"])), error.errors()[0]["msg"]
-            said = f"line {number} of {str(folder / 'records.jsonl')!r} is damaged: {place}: {why}"
-            raise RunFolderError(said) from None
-    return records
-
-
-_RECORD = TypeAdapter(RoundRecord)
 
 
 def _train(
