@@ -14,6 +14,7 @@ from torch import nn
 
 from heroes import seeds
 from heroes.assemble import assemble
+from heroes.client.terms import Orthogonality
 from heroes.client.training import LocalSettings, Trainer
 from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
@@ -47,7 +48,7 @@ LOCAL: dict[type, dict[str, Any]] = {  # how clients train under each scheme, as
     FedAvg: {"train_in": "dense", "probes": 0},
     Adp: {"train_in": "dense", "probes": 1, "send_gradient": True},
     HeteroFL: {"train_in": "dense", "probes": 0},
-    Flanc: {"regulariser": 0.1, "probes": 0},
+    Flanc: {"terms": (Orthogonality(0.1),), "probes": 0},
 }
 
 

@@ -17,8 +17,12 @@ import torch
 
 from heroes import seeds
 from heroes.client.extras import GRADIENT, LABELS
+from heroes.client.losses import Function
+from heroes.client.objectives import Objective, make_objective
+from heroes.client.optimisers import AdamW, Sgd
+from heroes.client.terms import Orthogonality, Proximal, Term
 from heroes.client.training import LocalSettings, Trainer, one_thread
-from heroes.contracts import Elsewhere, Engine, Strategy
+from heroes.contracts import Elsewhere, Engine, Optimiser, Strategy
 from heroes.data import (
     DATASETS,
     PARTITIONS,
@@ -30,7 +34,7 @@ from heroes.data import (
     load,
     share_out,
 )
-from heroes.errors import ConfigError, DataError, did_you_mean
+from heroes.errors import ConfigError, DataError, TrainingError, did_you_mean
 from heroes.federation import Federation, Policy, Stop
 from heroes.fleet import (
     FLEETS,
@@ -80,15 +84,17 @@ def assemble(
     model: Build | None = None,
     data: FederatedData | None = None,
     progress: Progress | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
 ) -> Federation:
-    """Everything that takes part in the run that the configuration describes, with the user's own model or
-    data in its place.
+    """Everything that takes part in the run that the configuration describes, with the user's own parts in
+    their places.
     """
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
-    trainer, chosen = at_clients(config, model, data, progress)
+    trainer, chosen = at_clients(config, model, data, progress, loss, metrics)
     family = trainer.family
     with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
-        costs = measure_costs(config, family, chosen.train)
+        costs = measure_costs(config, family, chosen.train, trainer.settings.objective)
     strategy = scheme(config, family, costs)
     troubled = config.faults != FaultsConfig()
     faults = (
@@ -122,9 +128,12 @@ def at_clients(
     model: Build | None = None,
     data: FederatedData | None = None,
     progress: Progress | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
 ) -> tuple[Trainer, FederatedData]:
     """What is needed where clients train: who trains, and all data, shared out."""
     device = torch_device(config.training.device)
+    settings = replace(local_settings(config), objective=objective(config, loss, metrics))
     if model is None:
         named("model.name", config.model.name, MODELS)
     chosen = data or federated(config, dataset(config, progress))
@@ -132,8 +141,30 @@ def at_clients(
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over {len(chosen.shares)} clients"
         )
+    check_targets(settings, chosen)
     family = Family(model or model_build(config, chosen), config.model.max_width, config.model.rank_ratio)
-    return Trainer(family, local_settings(config), device), chosen
+    return Trainer(family, settings, device), chosen
+
+
+def objective(config: Config, loss: Function | None, metrics: Mapping[str, Any] | None) -> Objective:
+    """What is minimised and what is measured; parts may be the user's own."""
+    o, wanted = config.objective, config.federation.target_accuracy
+    if wanted is not None and "accuracy" not in o.measured:
+        raise ConfigError(
+            f"federation.target_accuracy is {wanted:g} but accuracy is not measured: objective.metrics has "
+            f"{', '.join(o.measured)}; federation.target is for {o.measured[0]}"
+        )
+    return make_objective(o.name, o.measured, o.label_smoothing, loss, metrics)
+
+
+def check_targets(settings: LocalSettings, data: FederatedData) -> None:
+    """Whether the targets are what the objective and the strategy learn from."""
+    for examples in (data.train, data.test):
+        settings.objective.loss.check(examples.targets)
+        if not examples.are_classes and (settings.mask_absent_labels or LABELS in settings.sends):
+            keys = "strategy.mask_absent_labels and strategy.label_split"
+            kind = f"{examples.targets.dtype} of shape {tuple(examples.targets.shape)}"
+            raise ConfigError(f"{keys} need class labels, but targets are {kind}; use false for both")
 
 
 def privacy(config: Config) -> Privacy | None:
@@ -191,17 +222,15 @@ def federated(config: Config, data: Dataset) -> FederatedData:
 
 def model_build(config: Config, data: FederatedData) -> Build:
     """The named model with the options that it takes, for as many classes, channels and pixels as the data
-    has.
+    has. Targets that are floats are no classes: then the model has as many outputs as it is told.
     """
     build = named("model.name", config.model.name, MODELS)
     takes = inspect.signature(build).parameters
-    shown = int(max(data.train.targets.max(), data.test.targets.max())) + 1
     shape = data.train.inputs.shape
-    found = {
-        "classes": data.classes or shown,
-        "image": shape[-1],
-        "channels": shape[1] if len(shape) == 4 else 3,
-    }
+    found = {"image": shape[-1], "channels": shape[1] if len(shape) == 4 else 3}
+    if not data.train.targets.dtype.is_floating_point:
+        shown = int(max(data.train.targets.max(), data.test.targets.max())) + 1
+        found["classes"] = data.classes or shown
     options = {
         key: value
         for key, value in (found | config.model.model_dump()).items()
@@ -232,16 +261,13 @@ def local_settings(config: Config) -> LocalSettings:
     t, s = config.training, config.strategy
     settings = LocalSettings(
         batch_size=t.batch_size,
-        momentum=t.momentum,
-        weight_decay=t.weight_decay,
+        terms=terms(config),
+        optimiser=optimiser(config),
         clip=t.clip,
-        regulariser=t.regulariser,
         train_in=t.train_in if config.strategy.name in COMPOSED else "dense",
         probes=probes(config),
         up_bits=config.exchange.up_bits,
     )
-    if isinstance(s, FlancConfig):
-        return replace(settings, regulariser=s.regulariser)
     if isinstance(s, AdpConfig):
         return replace(settings, sends=(GRADIENT,))
     if isinstance(s, HeteroFLConfig):
@@ -252,6 +278,22 @@ def local_settings(config: Config) -> LocalSettings:
             sends=(LABELS,) if s.label_split else (),
         )
     return settings
+
+
+def terms(config: Config) -> tuple[Term, ...]:
+    """What clients add to their loss."""
+    s, mu = config.strategy, config.objective.proximal
+    weight = s.regulariser if isinstance(s, FlancConfig) else config.training.regulariser
+    penalty: tuple[Term, ...] = (Orthogonality(weight),) if weight else ()
+    return (*penalty, Proximal(mu)) if mu else penalty
+
+
+def optimiser(config: Config) -> Optimiser:
+    """How clients move their parameters."""
+    t = config.training
+    if t.optimiser == "adamw":
+        return AdamW(t.momentum, t.beta2, t.epsilon, t.weight_decay)
+    return Sgd(t.momentum, t.weight_decay)
 
 
 def probes(config: Config) -> int:
@@ -265,17 +307,20 @@ def probes(config: Config) -> int:
     return 1 if isinstance(config.strategy, AdpConfig) else 0
 
 
-def measure_costs(config: Config, family: Family, train: Examples) -> Costs:
+def measure_costs(config: Config, family: Family, train: Examples, aim: Objective) -> Costs:
     """What each width costs under the configured scheme."""
     composed = config.strategy.name in COMPOSED
     batch = np.arange(config.training.batch_size) % len(train)
     inputs, targets = train.batch(batch, torch.device("cpu"))
     widths = range(1, family.max_width + 1)
     try:
-        dense = [step_flops(family.dense(width).module, inputs, targets) for width in widths]
+        mean = aim.loss.mean
+        dense = [step_flops(family.dense(width).module, inputs, targets, mean) for width in widths]
         step = dense
         if composed and config.training.train_in == "factors":
-            step = [step_flops(family.composed(width).module, inputs, targets) for width in widths]
+            step = [step_flops(family.composed(width).module, inputs, targets, mean) for width in widths]
+    except TrainingError as error:  # outputs do not fit the loss, or a loss of the user's failed
+        raise DataError(str(error)) from error
     except Exception as error:  # the user's model can fail in any way
         shape = tuple(inputs.shape[1:])
         raise DataError(
@@ -350,7 +395,14 @@ def carrier(
 
     if e.name == "mpi":
         batch_size = config.evaluation.batch_size
-        return MpiEngine(data, batch_size, begin=to_toml(config), task_seconds=e.task_seconds, cost=flops)
+        return MpiEngine(
+            data,
+            batch_size,
+            begin=to_toml(config),
+            task_seconds=e.task_seconds,
+            cost=flops,
+            objective=trainer.settings.objective,
+        )
     if e.name == "flower":
         from heroes.transport.engines.flower import FlowerEngine  # Flower is loaded here, where it is needed
 
@@ -389,7 +441,7 @@ def feedback(strategy: Strategy[Any]) -> Feedback:
 def stop_rule(config: Config) -> Stop:
     f = config.federation
     traffic = None if f.traffic_budget is None else int(f.traffic_budget * 1e6)
-    return Stop(f.rounds, f.time_budget, traffic, f.target_accuracy, f.target_loss)
+    return Stop(f.rounds, f.time_budget, traffic, f.target_accuracy, f.target_loss, f.target)
 
 
 def torch_device(name: str) -> torch.device:

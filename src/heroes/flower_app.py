@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from heroes.assemble import at_clients
+from heroes.client.losses import Function
 from heroes.client.training import Trainer
 from heroes.data import Examples, FederatedData, WholeShares
 from heroes.errors import ConfigError, HeroesError
@@ -40,16 +41,18 @@ log = logging.getLogger("flwr")  # what Flower streams to whoever started the ru
 
 @dataclass(frozen=True)
 class Parts:
-    """A model and data of your own for an app; what is not given is as the configuration names it.
+    """Parts of your own for an app; what is not given is as the configuration names it.
 
     `model` is `build(width) -> nn.Module`. `data(client)` gives the training examples of a client and is
     called on its node; `data(None)` gives the test examples, on the server. With data of your own and a named
-    model, say how many classes there are.
+    model, say how many classes there are. `loss` and `metrics` are as in `heroes.run`.
     """
 
     model: Build | None = None
     data: Data | None = None
     classes: int | None = None
+    loss: Function | None = None
+    metrics: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.data is not None and self.model is None and self.classes is None:
@@ -88,7 +91,7 @@ class Parts:
     def _prepare(self, text: str, client: int) -> tuple[Trainer, FederatedData]:
         config = parse(tomllib.loads(text))
         flower.check_number(client, config.federation.clients)  # before data of the user's own are asked for
-        return at_clients(config, self.model, self.here(config, client))
+        return at_clients(config, self.model, self.here(config, client), None, self.loss, self.metrics)
 
 
 def lead(settings: dict[str, Any], own: Parts) -> Run:
@@ -99,6 +102,7 @@ def lead(settings: dict[str, Any], own: Parts) -> Run:
         changes["federation.rounds"] = settings["rounds"]
     log.info("heroes: the run folder is %s", folder.absolute())
     hear: dict[str, Any] = {"on_round": _told, "on_progress": _noted}
+    hear |= {"loss": own.loss, "metrics": own.metrics}
     with held(folder, _PATIENCE):  # the ServerApp of a SuperLink that was killed may not have noticed yet
         records = folder / "records.jsonl"
         if records.is_file() and records.stat().st_size:

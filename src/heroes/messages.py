@@ -134,10 +134,20 @@ class Lost:
 
 @dataclass(frozen=True)
 class Score:
-    """How good a model is on the test set: share of correct answers, and mean loss."""
+    """How good a model is on the test set: its mean loss, and every metric by name, the main one first."""
 
-    accuracy: float
     loss: float
+    metrics: Mapping[str, float]
+    lower_is_better: bool = False  # whether that is so for the main metric
+
+    @property
+    def metric(self) -> str:
+        """The name of the main metric."""
+        return next(iter(self.metrics))
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.metrics.get("accuracy")
 
 
 Memory = TypeVar("Memory")
@@ -226,6 +236,12 @@ class RoundRecord:
     accuracy: float | None = None  # of the complete model, when evaluated
     test_loss: float | None = None
     accuracy_by_width: Mapping[int, float] = field(default_factory=dict)  # in the last record
+    metric: str = "accuracy"  # the main one
+    lower_is_better: bool = False  # whether that is so for the main metric
+    scores: Mapping[str, float | None] = field(default_factory=dict)  # of the complete model, when evaluated
+    scores_by_width: Mapping[int, Mapping[str, float | None]] = field(
+        default_factory=dict
+    )  # in the last record
     stopped: str | None = None  # why the run ended with this round
 
 

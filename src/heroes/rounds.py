@@ -230,15 +230,20 @@ def run(
         reason = stop.reason(entry)
         if reason is not None or entry.round % evaluate_every == 0:
             score = f.score(state, complete)
-            if reason is None and stop.accuracy is None:
+            if reason is None and not stop.needs_scores:
                 held = state, entry, score
                 continue
             state, entry = _scored(state, entry, score)
             reason = stop.reason(entry)
         if reason is not None:
             widths = f.strategy.widths if every_width else ()
-            by_width = {width: f.score(state, width)().accuracy for width in widths}
-            entry = replace(entry, stopped=reason, accuracy_by_width=by_width)
+            by_width = {width: f.score(state, width)() for width in widths}
+            entry = replace(
+                entry,
+                stopped=reason,
+                accuracy_by_width={w: s.accuracy for w, s in by_width.items() if s.accuracy is not None},
+                scores_by_width={w: s.metrics for w, s in by_width.items()},
+            )
         yield state, entry
         if reason is not None:
             return
@@ -246,4 +251,11 @@ def run(
 
 def _scored(state: ServerState[Any], entry: RoundRecord, score: Callable[[], Score]) -> Step:
     found = score()
-    return state, replace(entry, accuracy=found.accuracy, test_loss=found.loss)
+    return state, replace(
+        entry,
+        accuracy=found.accuracy,
+        test_loss=found.loss,
+        metric=found.metric,
+        lower_is_better=found.lower_is_better,
+        scores=found.metrics,
+    )

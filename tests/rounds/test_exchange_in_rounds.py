@@ -14,6 +14,7 @@ import torch
 
 from heroes import seeds
 from heroes.assemble import assemble, stop_rule
+from heroes.client.optimisers import Sgd
 from heroes.client.training import LocalSettings, Trainer
 from heroes.data import Examples, FederatedData
 from heroes.federation import Stop
@@ -130,7 +131,10 @@ def test_every_scheme_runs_and_learns_with_few_bits_and_repeats_from_its_seed(wo
 
 
 def test_rounding_up_or_down_is_drawn_from_the_clients_seed(world):
-    federation, data = world.federation(world.fedavg(), up_bits=4, batch_size=100, momentum=0.0), world.data()
+    federation, data = (
+        world.federation(world.fedavg(), up_bits=4, batch_size=100, optimiser=Sgd(0.0)),
+        world.data(),
+    )
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
     task = make_task(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from heroes.client.terms import Orthogonality
 from heroes.client.training import LocalSettings, Trainer
 from heroes.messages import Task
 from heroes.models.family import Family
@@ -74,7 +75,7 @@ def test_a_round_by_hand_over_mixed_widths(world):
     state, entry = run_round(federation, begun)
     data, trainer = (
         world.data(),
-        Trainer(federation.family, LocalSettings(batch_size=5, probes=0, regulariser=0.1)),
+        Trainer(federation.family, LocalSettings(batch_size=5, probes=0, terms=(Orthogonality(0.1),))),
     )
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     plan = federation.strategy.assign(begun, clients).assignments

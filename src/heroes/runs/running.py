@@ -19,6 +19,8 @@ from torch import nn
 
 from heroes import rounds
 from heroes.assemble import assemble, at_clients, federated, stop_rule
+from heroes.client.losses import Function
+from heroes.client.objectives import check_names
 from heroes.client.training import Trainer
 from heroes.contracts import Elsewhere
 from heroes.data import Dataset, Examples, FederatedData, Progress
@@ -32,6 +34,7 @@ from heroes.rounds import begin
 from heroes.runs.checkpoints import read_last
 from heroes.runs.folder import CHECKPOINTS, RunFolder, held, refuse_taken
 from heroes.settings.config import Config, parse, to_toml
+from heroes.settings.sections import BUILT_IN_METRICS
 from heroes.slices.cuts import cut_out
 from heroes.transport.engines import mpi
 from heroes.transport.engines.faulty import behind
@@ -84,6 +87,8 @@ def run(
     *,
     model: Build | None = None,
     data: OwnData | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     on_round: Callable[[RoundRecord], None] | None = None,
@@ -92,7 +97,10 @@ def run(
     """Train a federation.
 
     `model` is your own `build(width) -> nn.Module`; `data` your own (train, test) examples or `Dataset`,
-    shared out as the configuration says, or `FederatedData` with shares of your own. With `out`, everything
+    shared out as the configuration says, or `FederatedData` with shares of your own. `loss` is
+    your own function of (outputs, targets) for the mean over a batch; `metrics` are your own by name, the main
+    one first: functions that give one number for the outputs and targets of the whole test set, which are
+    kept in memory for them, or objects with the methods of `heroes.contracts.Metric`. With `out`, everything
     is written there as it happens. `on_round` hears of every round, `on_progress` of data being prepared:
     what, how much, of how much. Under MPI only rank 0 returns: the others serve it, and end the process when
     it is done (`heroes.transport.engines.mpi.Served`, a `SystemExit`).
@@ -101,11 +109,11 @@ def run(
         raise ConfigError(
             f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
         )
-    with _led(config, model, data):
+    with _led(config, model, data, loss, metrics):
         if out is not None:
             refuse_taken(Path(out), overwrite)  # before anything that takes long
-        config = _named_honestly(config, model, data)
-        federation = assemble(config, model, _shared(config, data), on_progress)
+        config = _measured_honestly(_named_honestly(config, model, data, loss), metrics)
+        federation = assemble(config, model, _shared(config, data), on_progress, loss, metrics)
         with (
             closing(federation.engine),
             nullcontext() if out is None else held(Path(out)),
@@ -119,6 +127,7 @@ MAY_CHANGE = (
     "federation.time_budget",
     "federation.traffic_budget",
     "federation.target_accuracy",
+    "federation.target",
     "federation.target_loss",
     "server.attempts",
     "engine.",
@@ -134,26 +143,35 @@ def resume(
     *,
     model: Build | None = None,
     data: OwnData | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
     `changes` are keys with new values, such as a higher `federation.rounds` for a run that is finished. A
-    change of what the rounds before depended on is refused. A run with a model or data of your own needs them
-    again.
+    change of what the rounds before depended on is refused. A run with a model, data, a loss or metrics of your
+    own needs them again.
     """
     path = Path(folder)
     config = extended(path, changes or {})
-    for key, name, part in (("model", config.model.name, model), ("data", config.data.name, data)):
-        if (name == "own") != (part is not None):
-            does = "was run with your own" if name == "own" else "was not run with your own"
+    owned = set(config.objective.metrics) - BUILT_IN_METRICS
+    for key, own, given in (
+        ("model", config.model.name == "own", model is not None),
+        ("data", config.data.name == "own", data is not None),
+        ("loss", config.objective.name == "own", loss is not None),
+        (f"metrics ({', '.join(sorted(owned))})" if owned else "metrics", owned, set(metrics or {})),
+    ):
+        if own != given:
+            does = "was run with your own" if own else "was not run with your own"
             raise ConfigError(
-                f"{str(path)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly"
+                f"{str(path)!r} {does} {key}: heroes.resume(folder, {key.partition(' ')[0]}=...) must be called "
+                "accordingly"
             )
-    with _led(config, model, data), held(path):
+    with _led(config, model, data, loss, metrics), held(path):
         done = _records(path)
-        federation = assemble(config, model, _shared(config, data), on_progress)
+        federation = assemble(config, model, _shared(config, data), on_progress, loss, metrics)
         with closing(federation.engine):
             state = read_last(path / CHECKPOINTS, begin(federation))
             stop = stop_rule(config)
@@ -233,14 +251,20 @@ def _train(
     return Run(config, state, federation, folder.path if folder else None, tuple(records))
 
 
-def serve(model: Build | None = None, data: OwnData | None = None) -> NoReturn:
+def serve(
+    model: Build | None = None,
+    data: OwnData | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> NoReturn:
     """What ranks other than 0 do under MPI: everything that rank 0 says. It ends with
     `heroes.transport.engines.mpi.Served`.
     """
 
     def service(text: str) -> mpi.Service:
         config = parse(tomllib.loads(text))
-        federation = assemble(config.changed({"engine.name": "in_process"}), model, _shared(config, data))
+        here = config.changed({"engine.name": "in_process"})
+        federation = assemble(here, model, _shared(config, data), None, loss, metrics)
         engine = behind(federation.engine)
         assert isinstance(engine, InProcessEngine)
         return mpi.Service(_setup(engine.trainer, engine.data, config), *_kept(config, federation))
@@ -264,7 +288,13 @@ def _setup(trainer: Trainer, data: FederatedData, config: Config) -> Setup:
 
 
 @contextmanager
-def _led(config: Config, model: Build | None, data: OwnData | None) -> Iterator[None]:
+def _led(
+    config: Config,
+    model: Build | None,
+    data: OwnData | None,
+    loss: Function | None,
+    metrics: Mapping[str, Any] | None,
+) -> Iterator[None]:
     """Under MPI rank 0 goes on, and the others are told to stop when it ends, however it ends. They never
     come out of here.
 
@@ -272,15 +302,15 @@ def _led(config: Config, model: Build | None, data: OwnData | None) -> Iterator[
     """
     if config.engine.name == "mpi":
         if mpi.rank() > 0:
-            serve(model, data)
+            serve(model, data, loss, metrics)
         with mpi.leading():
             yield
     elif config.engine.name == "flower":
         from heroes.transport.engines import flower  # loaded here, where it is needed
 
-        if not flower.linked() and (model is not None or data is not None):
+        if not flower.linked() and any(part is not None for part in (model, data, loss, metrics)):
             raise ConfigError(
-                "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may have them "
+                "engine.name is 'flower': its simulation has no parts of your own; a deployed app may have them "
                 "(heroes flower init DIR --own), and so has engine.name = 'processes'"
             )
         with (
@@ -370,7 +400,17 @@ def _shared(config: Config, data: object) -> FederatedData | None:
     return federated(config, data)
 
 
-def _named_honestly(config: Config, model: Build | None, data: object) -> Config:
+def _named_honestly(config: Config, model: object, data: object, loss: object) -> Config:
     """A run with the user's own parts says so, since its configuration alone cannot repeat it."""
-    own = {key: "own" for key, part in (("model.name", model), ("data.name", data)) if part is not None}
+    parts = {"model.name": model, "data.name": data, "objective.name": loss}
+    own = {key: "own" for key, part in parts.items() if part is not None}
     return config.changed(own) if own else config
+
+
+def _measured_honestly(config: Config, metrics: Mapping[str, Any] | None) -> Config:
+    """The user's own metrics come first, then those that the configuration names or its loss suits."""
+    if not metrics:
+        return config
+    check_names(metrics)
+    named = config.objective.metrics or (() if config.objective.name == "own" else config.objective.measured)
+    return config.changed({"objective.metrics": tuple(dict.fromkeys([*metrics, *named]))})

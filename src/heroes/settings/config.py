@@ -34,6 +34,7 @@ from heroes.settings.sections import (
     HeroesConfig,
     HeteroFLConfig,
     ModelConfig,
+    ObjectiveConfig,
     PrivacyConfig,
     RobustConfig,
     Section,
@@ -52,6 +53,7 @@ class Config(Section):
     federation: FederationConfig = FederationConfig()
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig()
     strategy: Annotated[
         HeroesConfig | FedAvgConfig | AdpConfig | HeteroFLConfig | FlancConfig, Field(discriminator="name")
@@ -331,7 +333,7 @@ def _wanted(detail: ErrorDetails, name: str, tree: Mapping[str, Any]) -> str:
     if kind in ("missing", "too_long", "tuple_type"):
         return (
             "it should be a list of names"
-            if name == "data.classes"
+            if name in ("data.classes", "objective.metrics")
             else "it should be two numbers, [low, high]"
         )
     if kind in ("model_type", "dict_type", "model_attributes_type"):

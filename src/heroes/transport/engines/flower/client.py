@@ -12,9 +12,9 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from heroes.client.training import Trainer, one_thread, said
+from heroes.client.training import Trainer, one_thread
 from heroes.data.examples import FederatedData
-from heroes.errors import ConfigError, HeroesError
+from heroes.errors import ConfigError, HeroesError, said
 from heroes.transport.engines.flower.messages import Shapes, content, joined, task_of, tensors_of, values_of
 from heroes.transport.wire import Frame, Parcels, update_frame
 from heroes.transport.workers.keeping import write_model

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from flwr.app import Message, MessageType
 
-from heroes.client.training import Trainer, one_thread, said
+from heroes.client.training import Trainer, one_thread
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
-from heroes.errors import ExchangeError, TrainingError
+from heroes.errors import ExchangeError, TrainingError, said
 from heroes.fleet.faults import Mask
 from heroes.fleet.wall import MeasuredFleet, WallClock
 from heroes.messages import Assignment, Lost, Task, Tensors, Update

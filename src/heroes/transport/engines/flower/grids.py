@@ -17,8 +17,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from heroes.client.training import said
-from heroes.errors import ConfigError, TrainingError
+from heroes.errors import ConfigError, TrainingError, said
 from heroes.transport.engines.flower.client import Prepare, client_app
 
 _START_SECONDS = 120.0  # for Ray to start

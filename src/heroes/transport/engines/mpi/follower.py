@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from heroes.client.training import Trainer, one_thread, said
-from heroes.errors import HeroesError
+from heroes.client.training import Trainer, one_thread
+from heroes.errors import HeroesError, said
 from heroes.transport.engines.mpi.post import Post
 from heroes.transport.wire import Frame, Parcels
 from heroes.transport.workers.keeping import write_model

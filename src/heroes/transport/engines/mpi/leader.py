@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty
 
+from heroes.client.objectives import CLASSIFICATION, Objective
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, TrainingError
 from heroes.messages import Assignment, Tensors
@@ -39,11 +40,12 @@ class MpiEngine(WorkerEngine):
         begin: str = "",
         task_seconds: float = 600.0,
         cost: Callable[[Assignment], float] = steps_and_width,
+        objective: Objective = CLASSIFICATION,
     ) -> None:
         self.ranks = ranks()
         self.ranks.seconds = task_seconds
         self.ranks.begin(begin)
-        super().__init__(self.ranks, data, batch_size, cost)
+        super().__init__(self.ranks, data, batch_size, cost, objective)
 
 
 @dataclass
