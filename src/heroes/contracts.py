@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from torch import Tensor, nn
 
 from heroes.messages import (
     Assignment,
@@ -137,6 +137,60 @@ class ServerOptimiser(Protocol):
         self, change: Tensor, moments: Mapping[str, Tensor], round_number: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """By how much to move instead of by this change, and the moments after it; rounds count from 1."""
+
+
+class Loss(Protocol):
+    """What clients minimise, from a model's outputs and the targets of a batch."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """What a step of training lowers: one number for the batch."""
+
+    def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of every answer, as it is tested; the test loss is the mean over all of them."""
+
+    def aligned(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs and targets as metrics read them: (m, classes) and (m,), or both of one shape."""
+
+    def check(self, targets: Tensor) -> None:
+        """Raise a DataError where data with these targets cannot be learned by it."""
+
+
+class Metric(Protocol):
+    """How good a model is, as one number over the whole test set.
+
+    The test set is counted in chunks, by whoever has time: a chunk gives a statistic, made of plain numbers
+    and lists so that it travels as JSON. Statistics are merged in the order of the chunks.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in records and reports."""
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a good model has a low value."""
+
+    def start(self, outputs: Tensor, targets: Tensor) -> Any:
+        """The statistic of one chunk."""
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """The statistic of two neighbours together."""
+
+    def finish(self, statistic: Any) -> float:
+        """The value, from the statistic of all chunks."""
+
+
+class LocalOptimiser(Protocol):
+    """How a client moves its parameters."""
+
+    def begin(self, parameters: Sequence[nn.Parameter]) -> Callable[[float], None]:
+        """Start a round, without memory of earlier ones. Call what is returned after every `backward`, with
+        the learning rate; it moves the parameters by their gradients.
+        """
 
 
 class Engine(Protocol):

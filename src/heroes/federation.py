@@ -29,11 +29,19 @@ class Stop:
     traffic: int | None = None
     accuracy: float | None = None
     loss: float | None = None
+    target: float | None = None  # for the main metric
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether a test of the model may end the run."""
+        return self.accuracy is not None or self.target is not None
 
     def reason(self, record: RoundRecord) -> str | None:
         """Why the run ends with this round, or None."""
         if self.accuracy is not None and record.accuracy is not None and record.accuracy >= self.accuracy:
             return "target accuracy"
+        if self._reached(record):
+            return f"target {record.metric}"
         if self.loss is not None and record.loss is not None and record.loss <= self.loss:
             return "target loss"
         if self.seconds is not None and record.seconds >= self.seconds:
@@ -41,6 +49,12 @@ class Stop:
         if self.traffic is not None and record.traffic >= self.traffic:
             return "traffic budget"
         return "rounds" if record.round >= self.rounds else None
+
+    def _reached(self, record: RoundRecord) -> bool:
+        value = record.scores.get(record.metric)
+        if self.target is None or value is None:
+            return False
+        return value <= self.target if record.lower_is_better else value >= self.target
 
 
 @dataclass(frozen=True)

@@ -137,10 +137,20 @@ class Lost:
 
 @dataclass(frozen=True)
 class Score:
-    """How good a model is on the test set: share of correct answers, and mean loss."""
+    """How good a model is on the test set: its mean loss, and every metric by name, the main one first."""
 
-    accuracy: float
     loss: float
+    metrics: Mapping[str, float]
+    lower_is_better: bool = False  # of the main metric
+
+    @property
+    def metric(self) -> str:
+        """The name of the main metric."""
+        return next(iter(self.metrics))
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.metrics.get("accuracy")
 
 
 Memory = TypeVar("Memory")

@@ -217,14 +217,14 @@ def run(
         reason = stop.reason(entry)
         if reason is not None or entry.round % evaluate_every == 0:
             score = f.score(state, complete)
-            if reason is None and stop.accuracy is None:
+            if reason is None and not stop.needs_scores:
                 held = state, entry, score
                 continue
             state, entry = _scored(state, entry, score)
             reason = stop.reason(entry)
         if reason is not None:
             widths = f.strategy.widths if every_width else ()
-            by_width = {width: _metrics(f.score(state, width)()) for width in widths}
+            by_width = {width: _written(f.score(state, width)()) for width in widths}
             entry = replace(entry, stopped=reason, scores_by_width=by_width)
         yield state, entry
         if reason is not None:
@@ -233,9 +233,15 @@ def run(
 
 def _scored(state: ServerState[Any], entry: RoundRecord, score: Callable[[], Score]) -> Step:
     found = score()
-    return state, replace(entry, scores=_metrics(found), test_loss=found.loss)
+    return state, replace(
+        entry,
+        metric=found.metric,
+        lower_is_better=found.lower_is_better,
+        scores=_written(found),
+        test_loss=found.loss,
+    )
 
 
-def _metrics(score: Score) -> dict[str, float]:
+def _written(score: Score) -> dict[str, float]:
     """What can be written down of a score: a model that has diverged may have none."""
-    return {name: value for name, value in {"accuracy": score.accuracy}.items() if abs(value) < LARGEST}
+    return {name: value for name, value in score.metrics.items() if abs(value) < LARGEST}

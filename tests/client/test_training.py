@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from heroes.client.objectives import Orthogonality
+from heroes.client.optimisers import Sgd
+from heroes.client.terms import Orthogonality
 from heroes.client.training import LocalSettings, Trainer, draw_batches, own_randomness
 from heroes.data import Examples
 from heroes.messages import Selection, Task
@@ -41,7 +42,7 @@ def trained(world, family, examples):
     """Train the whole width-2 model on all examples; settings and task can be changed."""
 
     def train(tensors=None, *, tau=4, learning_rate=0.2, seed=5, of=family, **changes):
-        settings = LocalSettings(**({"batch_size": 30, "momentum": 0.0, "probes": 0} | changes))
+        settings = LocalSettings(**({"batch_size": 30, "optimiser": Sgd(0.0), "probes": 0} | changes))
         assignment = world.assignment(3, round=8, selection=WHOLE, tau=tau, learning_rate=learning_rate)
         task = Task(assignment, of.initial(1) if tensors is None else tensors, seed)
         return Trainer(of, settings).train(task, examples, EVERYONE)
@@ -73,7 +74,7 @@ def test_steps_on_the_factors_equal_descent_written_by_hand(family, examples, tr
         for (name, value), gradient in zip(list(values.items()), gradients, strict=True):
             speed[name] = momentum * speed[name] + gradient
             values[name] = (value - 0.2 * speed[name]).detach().requires_grad_()
-    update = trained(momentum=momentum)
+    update = trained(optimiser=Sgd(momentum))
     assert update.tensors.keys() == values.keys()
     for name, value in values.items():
         torch.testing.assert_close(update.tensors[name], value.detach(), rtol=1e-4, atol=1e-6)
@@ -102,7 +103,7 @@ def test_steps_equal_torchs_own_optimiser_on_a_convolutional_network(world, kind
         optimiser.zero_grad()
         F.cross_entropy(reference.module(examples.inputs), examples.targets).backward()
         optimiser.step()
-    settings = LocalSettings(batch_size=30, momentum=0.9, weight_decay=0.01, probes=0, train_in=kind)
+    settings = LocalSettings(batch_size=30, optimiser=Sgd(0.9, 0.01), probes=0, train_in=kind)
     assignment = world.assignment(
         3, selection=grid_selection(tuple(range(width)), 4), tau=3, learning_rate=0.02
     )
@@ -179,7 +180,7 @@ def test_clipping_limits_the_length_of_a_step(family, trained):
 def test_weight_decay_shrinks_every_tensor(family, trained):
     sent = family.initial(1)
     without = trained(sent, tau=1).tensors
-    decayed = trained(sent, tau=1, weight_decay=0.3).tensors
+    decayed = trained(sent, tau=1, optimiser=Sgd(0.0, weight_decay=0.3)).tensors
     for name, value in sent.items():
         torch.testing.assert_close(decayed[name], without[name] - 0.2 * 0.3 * value, rtol=1e-4, atol=1e-6)
 
@@ -198,7 +199,7 @@ def test_the_regulariser_moves_the_basis_only_and_down_its_own_gradient(family, 
 def linear_client(world, inputs, targets, *, tau, batch_size, probes, learning_rate=1e-4):
     """A linear model of two classes without bias, started at zero, trained on these examples."""
     family = Family(lambda width: nn.Linear(2 * width, 2, bias=False), 1)
-    settings = LocalSettings(batch_size=batch_size, momentum=0.0, probes=probes, train_in="factors")
+    settings = LocalSettings(batch_size=batch_size, optimiser=Sgd(0.0), probes=probes, train_in="factors")
     assignment = world.assignment(tau=tau, learning_rate=learning_rate)
     examples = Examples(torch.tensor(inputs), torch.tensor(targets))
     return Trainer(family, settings).train(

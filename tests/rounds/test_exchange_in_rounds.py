@@ -14,6 +14,7 @@ import torch
 
 from heroes import seeds
 from heroes.assemble import assembled, stop_rule
+from heroes.client.optimisers import Sgd
 from heroes.client.training import LocalSettings, Trainer
 from heroes.data import Examples, FederatedData
 from heroes.federation import Stop
@@ -133,7 +134,7 @@ def test_every_strategy_runs_and_learns_with_few_bits_and_repeats_from_its_seed(
 
 def test_rounding_up_or_down_is_drawn_from_the_clients_seed(world):
     federation, data = (
-        world.federation(world.strategy("fedavg"), up_bits=4, batch_size=100, momentum=0.0),
+        world.federation(world.strategy("fedavg"), up_bits=4, batch_size=100, optimiser=Sgd(0.0)),
         world.data(),
     )
     begun = federation.strategy.begin(0)

@@ -191,7 +191,7 @@ def test_what_is_not_a_number_does_not_count(world):
 
 def test_a_client_measures_loss_and_gradient_at_both_ends_on_the_same_batch(world):
     family, examples, share, seed = world.family(), world.examples(30), np.arange(20), 9
-    settings = LocalSettings(batch_size=6, momentum=0.9, probes=1, train_in="dense", sends=(GRADIENT,))
+    settings = LocalSettings(batch_size=6, probes=1, train_in="dense", sends=(GRADIENT,))
     sent = family.initial_weights(2)
     task = Task(world.assignment(selection=world.strategy("adp").selection(3), tau=4), sent, seed)
     update = Trainer(family, settings).train(task, examples, share)

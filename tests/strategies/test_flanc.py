@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from heroes.client.objectives import Orthogonality
+from heroes.client.terms import Orthogonality
 from heroes.client.training import LocalSettings, Trainer
 from heroes.messages import Task
 from heroes.models.family import Family

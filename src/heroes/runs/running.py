@@ -12,7 +12,9 @@ from typing import Any
 from torch import nn
 
 from heroes import rounds
-from heroes.assemble import Own, OwnData, assembled, entered, stop_rule
+from heroes.assemble import NOTHING, Own, OwnData, assembled, entered, stop_rule
+from heroes.client.losses import Function
+from heroes.contracts import Sampler
 from heroes.data import Progress
 from heroes.errors import ConfigError
 from heroes.federation import Federation
@@ -22,10 +24,12 @@ from heroes.report.records import read_config, read_records
 from heroes.report.summary import Summary
 from heroes.rounds import begin
 from heroes.runs.checkpoints import read_last
-from heroes.runs.folder import CHECKPOINTS, RunFolder, held, refuse_taken
+from heroes.runs.folder import CHECKPOINTS, RunFolder, held, read_origins, refuse_taken
 from heroes.runs.interrupts import finishing_first
 from heroes.settings.config import Config, parse, to_toml
 from heroes.slices.cuts import cut_out
+from heroes.strategies import registry
+from heroes.strategies.base import Strategy
 from heroes.transport.opening import Opener
 
 
@@ -70,26 +74,40 @@ def run(
     *,
     model: Build | None = None,
     data: OwnData | None = None,
+    strategy: Strategy | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    sampler: Sampler | None = None,
     engine: Opener | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Train a federation.
+    """Train a federation. Under MPI only rank 0 returns: the others serve it, and end the process when it is done
+    (`heroes.transport.engines.mpi.Served`, a `SystemExit`).
 
-    `model` is your own `build(width) -> nn.Module`; `data` your own (train, test) examples or `Dataset`,
-    shared out as the configuration says, or `FederatedData` with shares of your own. `engine` opens an engine
-    of your own in place of the one that the configuration names (`heroes.transport.opening.Opener`). With
-    `out`, everything is written there as it happens. `on_round` hears of every round, `on_progress` of data
-    being prepared: what, how much, of how much. Under MPI only rank 0 returns: the others serve it, and end
-    the process when it is done (`heroes.transport.engines.mpi.Served`, a `SystemExit`).
+    Args:
+        config: the settings, for example `heroes.recipes.digits()`.
+        model: your own `build(width) -> nn.Module`.
+        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or `FederatedData`
+            with shares of your own.
+        strategy: your own, an object of a class made from `heroes.strategies.base.Strategy`.
+        loss: your own function of (outputs, targets) for the mean over a batch.
+        metrics: your own by name, the main one first: functions that give one number for the outputs and targets
+            of the whole test set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
+        sampler: who chooses the clients of a round, an object like `heroes.contracts.Sampler`.
+        engine: opens an engine of your own in place of the one that the configuration names
+            (`heroes.transport.opening.Opener`).
+        out: a folder in which everything is written as it happens; `overwrite` replaces a run that it holds.
+        on_round: hears of every round.
+        on_progress: hears of data being prepared: what, how much, of how much.
     """
     if not isinstance(config, Config):
         raise ConfigError(
             f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
         )
-    own = Own(model, data)
+    own = Own(model, data, strategy, loss, metrics, sampler)
     with entered(config, own, engine) as opener:
         if out is not None:
             refuse_taken(Path(out), overwrite)  # before anything that takes long
@@ -98,7 +116,10 @@ def run(
             assembled(config, opener, own, on_progress) as federation,
             nullcontext() if out is None else held(Path(out)),
         ):  # the engine may take long to close
-            folder = None if out is None else RunFolder(Path(out), to_toml(config), overwrite=overwrite)
+            origins = own.origins(config)
+            folder = (
+                None if out is None else RunFolder(Path(out), to_toml(config), origins, overwrite=overwrite)
+            )
             return _train(federation, config, folder, on_round)
 
 
@@ -107,6 +128,7 @@ MAY_CHANGE = (
     "federation.time_budget",
     "federation.traffic_budget",
     "federation.target_accuracy",
+    "federation.target",
     "federation.target_loss",
     "server.attempts",
     "engine.",
@@ -123,6 +145,10 @@ def resume(
     *,
     model: Build | None = None,
     data: OwnData | None = None,
+    strategy: Strategy | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    sampler: Sampler | None = None,
     engine: Opener | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
@@ -130,12 +156,12 @@ def resume(
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
     `changes` are keys with new values, such as a higher `federation.rounds` for a run that is finished. A
-    change of what the rounds before depended on is refused. A run with a model or data of your own needs them
-    again; the engine may be another.
+    change of what the rounds before depended on is refused. A run with parts of your own needs them again, with the
+    same names and meanings as in `run`; the engine may be another.
     """
     path = Path(folder)
-    config = extended(path, changes or {})
-    own = Own(model, data)
+    own = Own(model, data, strategy, loss, metrics, sampler)
+    config = extended(path, changes or {}, own)
     own.check_again(config, path)
     with entered(config, own, engine) as opener, held(path):
         done = read_records(path).rows
@@ -144,15 +170,16 @@ def resume(
             stop = stop_rule(config)
             if done and state.round == len(done) and (reason := stop.reason(done[-1])):
                 raise ConfigError(
-                    f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
+                    f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it "
+                    "go on"
                 )
-            kept = RunFolder(path, to_toml(config), after=state.round)
+            kept = RunFolder(path, to_toml(config), own.origins(config), after=state.round)
             return _train(federation, config, kept, on_round, state)
 
 
-def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
+def extended(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Config:
     """The configuration of the run in a folder with some keys changed, if they may be."""
-    before = parse(read_config(folder))
+    before = _configured(folder, own)
     after = before.changed(changes)
     for key in before.differs(after):
         if not key.startswith(MAY_CHANGE) or key in MAY_NOT:
@@ -160,6 +187,27 @@ def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
                 f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run"
             )
     return after
+
+
+def _configured(folder: Path, own: Own) -> Config:
+    """The configuration in a run folder; where its strategy is not at hand, an error that says whose it was."""
+    tree = read_config(folder)
+    section = tree.get("strategy")
+    name = section.get("name") if isinstance(section, Mapping) else None
+    given = None if own.strategy is None else own.strategy.name
+    if isinstance(name, str) and name not in registry.names() and name != given:
+        raise ConfigError(f"the run in {str(folder)!r} used the strategy {name!r}, {_missing(folder)}")
+    return parse(tree, own.strategy_class)
+
+
+def _missing(folder: Path) -> str:
+    """Where a run's strategy came from, and how to have it again."""
+    was = read_origins(folder).get("strategy", {})
+    if was.get("package"):
+        return f"which the package {was['package']!r} brought: install it, then resume"
+    return (
+        f"which came from the module {was.get('module')!r}: call heroes.resume(folder, strategy=...) with it"
+    )
 
 
 def _train(

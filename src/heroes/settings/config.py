@@ -30,6 +30,7 @@ from heroes.settings.sections import (
     FederationConfig,
     FleetConfig,
     ModelConfig,
+    ObjectiveConfig,
     OptimiserConfig,
     PrivacyConfig,
     RobustConfig,
@@ -50,6 +51,7 @@ class Config(Section):
     federation: FederationConfig = FederationConfig()
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig()
     strategy: SerializeAsAny[Strategy] = Field(default_factory=lambda: registry.find(registry.DEFAULT)())
     exchange: ExchangeConfig = ExchangeConfig()

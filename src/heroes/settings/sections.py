@@ -26,10 +26,20 @@ class FederationConfig(Section):
     """stop after this many megabytes, both ways"""
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
     """stop when the complete model reaches this test accuracy (0 to 1)"""
+    target: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """stop when the complete model's main metric reaches this: at least, or at most where lower is better"""
     target_loss: Positive | None = None
     """stop when the clients' mean training loss falls to this"""
     sampler: str = "uniform"
     """who takes part in a round"""
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if self.target is not None and self.target_accuracy is not None:
+            raise ValueError(
+                f"target is {self.target:g} and target_accuracy is {self.target_accuracy:g}; set one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _cohort_fits(self) -> Self:
@@ -99,6 +109,8 @@ class TrainingConfig(Section):
 
     batch_size: Whole = 16
     """examples in a mini-batch"""
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    """how clients move their parameters; the clock charges the FLOPs of the gradient, the same for both"""
     learning_rate: Positive = 0.1
     """step size of the first round"""
     learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -106,15 +118,19 @@ class TrainingConfig(Section):
     learning_rate_floor: NotNegative = 0.0
     """the step size never falls below this"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """of SGD; starts from zero in every round"""
+    """of sgd, and beta1 of adamw; starts from zero in every round"""
     weight_decay: NotNegative = 0.0
-    """L2 penalty of SGD"""
+    """L2 penalty of sgd; decay of adamw beside the gradient"""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """adamw: how slowly the mean of squared gradients forgets; it starts from zero in every round"""
+    epsilon: Positive = 1e-8
+    """adamw: added to the root of that mean"""
     clip: Positive | None = 2.0
     """largest norm of a gradient; "none" for no limit"""
     regulariser: NotNegative = 0.0
     """weight of the orthogonality penalty on every basis"""
     train_in: Literal["factors", "weights"] = "factors"
-    """what SGD moves: basis and coefficient, or the composed weights, decomposed afterwards"""
+    """what the optimiser moves: basis and coefficient, or the composed weights, decomposed afterwards"""
     probes: Annotated[int, Field(ge=0, le=64)] = 2
     """batches on which clients estimate L, sigma^2 and G^2, twice a round; 0 for no estimates, else at least
     2
@@ -130,6 +146,54 @@ class TrainingConfig(Section):
             raise ValueError(
                 "probes is 1 but a variance needs at least 2 batches; use 0 (no estimates) or 2 and more"
             )
+        return self
+
+
+_SUITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "cross_entropy": (("accuracy",), ("f1", "perplexity", "loss")),
+    "binary_cross_entropy": (("accuracy",), ("f1", "loss")),
+    "mean_squared_error": (("rmse", "mae"), ("loss",)),
+    "next_token": (("accuracy", "perplexity"), ("f1", "loss")),
+    "own": (("loss",), ("accuracy", "f1", "rmse", "mae")),
+}
+BUILT_IN_METRICS = frozenset(name for usual, others in _SUITS.values() for name in usual + others)
+
+
+class ObjectiveConfig(Section):
+    """What clients minimise, and what is measured of the model."""
+
+    name: Literal["cross_entropy", "binary_cross_entropy", "mean_squared_error", "next_token", "own"] = (
+        "cross_entropy"
+    )
+    """the loss; own is one given by heroes.run(..., loss=...)"""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """cross_entropy, next_token: how much of a target is spread over all classes, in training only"""
+    metrics: tuple[str, ...] = ()
+    """what is measured over the whole test set, the main one first, from accuracy, f1, rmse, mae, perplexity,
+    loss and own ones; an empty list is what suits the loss
+    """
+    proximal: NotNegative = 0.0
+    """mu of FedProx: mu / 2 times the squared distance from the received tensors is added to the loss; 0 is
+    nothing
+    """
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The metrics by name, the main one first."""
+        return tuple(dict.fromkeys(self.metrics)) or _SUITS[self.name][0]
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        usual, others = _SUITS[self.name]
+        if self.label_smoothing > 0 and self.name not in ("cross_entropy", "next_token"):
+            raise ValueError(
+                f"label_smoothing is {self.label_smoothing:g} but name is {self.name!r}, which has no labels to "
+                "smooth; use 0"
+            )
+        for metric in self.metrics:
+            if metric in BUILT_IN_METRICS and metric not in usual + others:
+                fitting = ", ".join(usual + others)
+                raise ValueError(f"metrics has {metric!r}, which does not fit {self.name!r}; use {fitting}")
         return self
 
 

@@ -27,7 +27,7 @@ from heroes.slices.cuts import Cut, Overlay, Part
 
 if TYPE_CHECKING:
     from heroes.client.extras import Extra
-    from heroes.client.objectives import Term
+    from heroes.client.terms import Term
     from heroes.models.family import Family
 
 Answers = Iterable[tuple[Assignment, Update]]

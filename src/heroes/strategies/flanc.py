@@ -33,7 +33,7 @@ class Flanc(SameTau):
     tuned: ClassVar = {task: {"strategy.tau": 20} for task in ("cifar10", "imagenet100", "shakespeare")}
 
     def duties(self, probes: int) -> Duties:
-        from heroes.client.objectives import Orthogonality
+        from heroes.client.terms import Orthogonality
 
         return Duties(terms=(Orthogonality(self.regulariser),) if self.regulariser else ())
 

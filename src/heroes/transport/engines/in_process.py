@@ -39,7 +39,7 @@ class FunctionEngine:
     def __init__(
         self,
         answer: Callable[[Task], Update | Lost | None],
-        score: Callable[[Tensors, int], Score] = lambda tensors, width: Score(0.0, 0.0),
+        score: Callable[[Tensors, int], Score] = lambda tensors, width: Score(0.0, {"accuracy": 0.0}),
     ) -> None:
         self.answer = answer
         self.judge = score

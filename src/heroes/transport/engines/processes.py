@@ -43,7 +43,7 @@ class ProcessEngine(WorkerEngine):
         here = "fork" if sys.platform == "linux" and trainer.device.type == "cpu" else "spawn"
         setup = Setup(trainer.family, trainer.settings, trainer.device, data, batch_size)
         self.pool = Pool(setup, workers or cores(), start or here, task_seconds)
-        super().__init__(self.pool, data, batch_size, cost)
+        super().__init__(self.pool, data, batch_size, cost, trainer.settings.objective)
         finalize(self, self.pool.close)  # also when nobody calls `close`
 
     def close(self) -> None:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from heroes.client.evaluation import Tally, chunks, total
+from heroes.client.evaluation import Tally, chunks, total, untested
+from heroes.client.objectives import Objective
 from heroes.client.training import one_thread
 from heroes.data.examples import FederatedData
-from heroes.errors import ExchangeError, TrainingError
+from heroes.errors import ExchangeError
 from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
 from heroes.transport.wire import Frame, read_update, task_frame
 from heroes.transport.workers.queue import Queue
@@ -54,7 +55,8 @@ class _Test:
             self.error = answer
         else:
             self.left.remove(part)
-            self.found.update(zip(part, answer.header["tallies"], strict=True))
+            for chunk, statistics in zip(part, answer.header["tallies"], strict=True):
+                self.found[chunk] = Tally(statistics, answer.group(str(chunk)))
 
 
 def steps_and_width(assignment: Assignment) -> float:
@@ -76,11 +78,17 @@ class WorkerEngine:
     """
 
     def __init__(
-        self, workers: Workers, data: FederatedData, batch_size: int, cost: Callable[[Assignment], float]
+        self,
+        workers: Workers,
+        data: FederatedData,
+        batch_size: int,
+        cost: Callable[[Assignment], float],
+        objective: Objective,
     ) -> None:
         self._workers = workers
         self._chunks = list(chunks(data.test, batch_size))
         self.cost = cost
+        self.objective = objective
         self._tests: list[_Test] = []  # begun, and not asked for yet
 
     def run(
@@ -125,8 +133,8 @@ class WorkerEngine:
                 ):
                     test.note(parts[n], answer)
         if test.left:
-            raise TrainingError(f"the model could not be tested: {test.error}")
-        return total(test.found[chunk] for chunk in sorted(test.found))
+            raise untested(test.error)
+        return total(self.objective, [test.found[chunk] for chunk in sorted(test.found)])
 
     def present(self) -> None:
         """Everybody can be asked."""

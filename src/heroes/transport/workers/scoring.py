@@ -24,9 +24,9 @@ class Scoring:
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
         def found() -> Score:
             with one_thread():
-                return evaluate(
-                    self.trainer.loaded(tensors, width), self.data.test, self.batch_size, self.trainer.device
-                )
+                trainer = self.trainer
+                model, objective = trainer.loaded(tensors, width), trainer.settings.objective
+                return evaluate(model, self.data.test, self.batch_size, trainer.device, objective)
 
         return found
 

@@ -36,7 +36,7 @@ class MpiEngine(WorkerEngine):
     """
 
     def __init__(self, ranks: Ranks, parts: Parts, keep: Keep | None = None) -> None:
-        super().__init__(ranks, parts.data, parts.batch_size, parts.cost)
+        super().__init__(ranks, parts.data, parts.batch_size, parts.cost, parts.trainer.settings.objective)
         self.ranks = ranks
         self.family = parts.trainer.family
         self.keep = keep
