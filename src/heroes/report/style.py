@@ -25,7 +25,7 @@ SPARE = (
     "#56B4E9",
     "#999999",
 )  # of Okabe and Ito's palette, for strategies without a look of their own
-SPARE_MARKER = "P"
+SPARE_MARKERS = ("P", "X", "*", "p", "h")
 DASHES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx")
 COMPUTE, TRANSFER, WAITING = "#404040", "#56B4E9", "#DDDDDD"
@@ -43,7 +43,10 @@ def look(strategy: str) -> tuple[str, str]:
         "heterofl": ("#009E73", "^"),
         "flanc": ("#CC79A7", "v"),
     }.get(strategy)
-    return known or (SPARE[crc32(strategy.encode()) % len(SPARE)], SPARE_MARKER)
+    if known is not None:
+        return known
+    number, place = divmod(crc32(strategy.encode()), len(SPARE))
+    return SPARE[place], SPARE_MARKERS[number % len(SPARE_MARKERS)]
 
 
 def colour(strategy: str) -> str:
