@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made import record, write_records
+from hand_made import write_houses, write_run
 
 from heroes.report import RunData, load_run
-from heroes.settings.config import parse, to_toml
 
 Make = Callable[..., Path]
 
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Make:
-    """A function that writes a run folder: scores round by round, the price of a round, and settings."""
+    """A function that writes a run folder: its name, scores round by round, and what `write_run` takes."""
 
-    def make(
-        name: str,
-        scores: Sequence[float | None],
-        *,
-        strategy: str = "heroes",
-        seconds: float = 10.0,
-        megabytes: float = 1.0,
-        waiting: float = 1.0,
-        tail: str = "",
-        clock: str = "virtual",
-        metric: str = "accuracy",
-        lower: bool = False,
-        **settings: Any,
-    ) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        dotted = {key.replace("__", "."): value for key, value in settings.items()}
-        toml = to_toml(parse({}).changed(dotted)).replace('name = "heroes"', f'name = "{strategy}"')
-        (folder / "config.toml").write_text(toml)
-        (folder / "environment.json").write_text(json.dumps({"python": "3.11.7", "system": "Linux"}))
-        price = {"seconds": seconds, "megabytes": megabytes, "waiting": waiting}
-        kind = {"clock": clock, "metric": metric, "lower_is_better": lower}
-        rows = [record(number, score, **price, **kind) for number, score in enumerate(scores, 1)]
-        if rows:
-            by_width = {1: {metric: 0.25}, 2: {metric: 0.5}}
-            rows[-1] = replace(rows[-1], stopped="rounds", scores_by_width=by_width)
-        write_records(folder, rows, tail)
-        return folder
+    def make(name: str, scores: Sequence[float | None], **more: Any) -> Path:
+        return write_run(tmp_path / name, scores, **more)
 
     return make
 
@@ -68,11 +39,5 @@ def rivals(make_run: Make) -> list[RunData]:
 
 
 @pytest.fixture
-def houses(make_run: Make) -> list[RunData]:
-    """Two strategies of which nobody has heard, by RMSE. To 0.5: ours 20 s and 2 MB, theirs 60 s and 12 MB."""
-    by = {"metric": "rmse", "lower": True, "task": "houses"}
-    folders = [
-        make_run("ours", [0.8, 0.5, 0.3], strategy="ours", **by),
-        make_run("theirs", [0.9, 0.6, 0.45], strategy="theirs", seconds=20.0, megabytes=4.0, **by),
-    ]
-    return [load_run(folder) for folder in folders]
+def houses(tmp_path: Path) -> list[RunData]:
+    return [load_run(folder) for folder in write_houses(tmp_path)]

@@ -245,6 +245,12 @@ def test_a_metric_may_have_the_name_of_another_measure(make_run: Make) -> None:
     assert found.find("heroes", "rounds to seconds", 4.0) == Spread((2.0,))
 
 
+def test_a_metric_may_be_called_anything(make_run: Make) -> None:
+    runs = load_runs([make_run(name, [3.0, 5.0], metric="{x} %s", strategy=name) for name in ("a{}", "b")])
+    text = "\n".join(compare(runs).lines())
+    assert "Speed-up of a{} to reach a target {x} %s" in text
+
+
 def test_targets_of_any_size_are_allowed_but_for_shares(houses: list[RunData]) -> None:
     assert compare(houses, targets=[80, -1]).targets == [80, -1]
     with pytest.raises(ConfigError, match="target rmse is nan: it should be a finite number"):

@@ -50,10 +50,9 @@ def print_pairs(pairs: list[tuple[str, str]], title: str | None = None) -> None:
 
 
 def print_table(table: Table) -> None:
-    """A table with a header; numbers to the right."""
-    shown = rich.table.Table(
-        title=table.title, title_justify="left", title_style="bold", box=rich.box.SIMPLE_HEAD, padding=(0, 1)
-    )
+    """A table with a header; numbers to the right. The title may be wider than the table."""
+    out_console.print(table.title, style="bold", markup=False)
+    shown = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=(0, 1))
     for place, name in enumerate(table.header):
         cells = [row[place] for row in table.rows]
         numbers = place > 0 and all(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from heroes.report.layouts import Layout, by_limits, by_targets, in_the_end, saved, whole_or_tenths
 from heroes.report.measures import Spread
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group
@@ -15,7 +15,6 @@ from heroes.report.tables import Table
 
 MEAN_OF_OTHERS = "mean of the others"
 GAINS = ("speed-up", "traffic saved")
-Show = Callable[[float], str]
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,9 @@ class Comparison:
 
     def tables(self) -> list[Table]:
         """The comparison for people, as tables of text."""
-        placed = [*_by_targets(self.metric, self.clock), *_by_limits(self.metric, self.clock)]
+        placed = [*by_targets(self.metric, self.clock), *by_limits(self.metric, self.clock)]
         shown = [_overview(self), *(_by_place(self, layout) for layout in placed), _losses(self)]
-        shown += [table for layout in _saved(self.metric) for table in _gains(self, layout)]
+        shown += [table for layout in saved(self.metric) for table in _gains(self, layout)]
         return [table for table in shown if table.rows]
 
     def lines(self) -> list[str]:
@@ -131,91 +130,9 @@ class Comparison:
         return text.getvalue()
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
-
-
-def _rounds(value: float) -> str:
-    return f"{value:,.1f}".removesuffix(".0")
-
-
-def _two_places(value: float) -> str:
-    return f"{value:.2f}"
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """How a measure is shown: its title, its values, what a missing one is called, its columns where it has
-    places.
-    """
-
-    what: str
-    title: str
-    show: Show
-    unit: str = ""
-    missing: str = "not reached"
-    column: Show = _number
-    note: str = ""
-
-    def cell(self, spread: Spread | None) -> str:
-        return self.missing if spread is None else spread.text(self.show, self.missing, self.unit)
-
-
-_NOT_AFTER = "The last evaluation not after; a run that had ended by then is not measured."
-_PAIRED = "Runs with the same seed are paired; not reached: one of the two did not get there."
-
-
-def _by_targets(metric: Metric, clock: str) -> list[_Layout]:
-    """What it took to reach targets."""
-    to, reach, column = f"to {metric.name}", f"to reach a target {metric.name}", metric.target
-    return [
-        _Layout(f"seconds {to}", f"Seconds of {clock} time {reach}", _number, column=column),
-        _Layout(f"traffic {to}", f"Traffic {reach} (MB, both ways)", _number, column=column),
-        _Layout(f"rounds {to}", f"Rounds {reach}", _rounds, column=column),
-    ]
-
-
-def _by_limits(metric: Metric, clock: str) -> list[_Layout]:
-    """How good models were by some time or traffic, and at every width."""
-    shown = (metric.short, metric.unit, "not measured")
-    at, test = f"{metric.name} at", f"Test {metric.name}"
-    return [
-        _Layout(f"{at} seconds", f"{test} after {clock} seconds", *shown, "{:,.6g} s".format, _NOT_AFTER),
-        _Layout(f"{at} traffic", f"{test} after traffic", *shown, "{:,.6g} MB".format, _NOT_AFTER),
-        _Layout(f"{at} width", f"{test} of the final model by width", *shown, "width {:g}".format),
-    ]
-
-
-def _in_the_end(metric: Metric, clock: str) -> list[_Layout]:
-    shown = (metric.short, metric.unit, "not measured")
-    return [
-        _Layout(metric.label, metric.name, *shown),
-        _Layout(f"best {metric.name}", "best", *shown),
-        _Layout("rounds", "rounds", _rounds),
-        _Layout("seconds", f"{clock} s", _number),
-        _Layout("traffic", "traffic MB", _number),
-        _Layout("waiting", "waiting s", _two_places),
-        _Layout("epsilon", "epsilon", _two_places),  # only where there is one
-    ]
-
-
-def _saved(metric: Metric) -> list[_Layout]:
-    reach, column = f"to reach a target {metric.name}", metric.target
-    return [
-        _Layout("speed-up", f"Speed-up of {{}} {reach}", _two_places, "x", column=column, note=_PAIRED),
-        _Layout(
-            "traffic saved", f"Traffic saved by {{}} {reach}", _percent, " %", column=column, note=_PAIRED
-        ),
-    ]
-
-
 def _overview(found: Comparison) -> Table:
     known = {each.what for each in found.measures}
-    layouts = [layout for layout in _in_the_end(found.metric, found.clock) if layout.what in known]
+    layouts = [layout for layout in in_the_end(found.metric, found.clock) if layout.what in known]
     rows = [
         (
             group.label,
@@ -232,7 +149,7 @@ def _overview(found: Comparison) -> Table:
     return Table(f"Runs of {found.task}", ("strategy", "seeds", *titles), tuple(rows), note)
 
 
-def _by_place(found: Comparison, layout: _Layout) -> Table:
+def _by_place(found: Comparison, layout: Layout) -> Table:
     places = found.places(layout.what)
     rows = [
         (group.label, *(layout.cell(found.find(group.label, layout.what, place)) for place in places))
@@ -251,7 +168,7 @@ def _losses(found: Comparison) -> Table:
             *(
                 "0"
                 if (n := found.find(group.label, "lost updates", None, cause)) is None
-                else n.text(_rounds)
+                else n.text(whole_or_tenths)
                 for cause in causes
             ),
         )
@@ -262,7 +179,7 @@ def _losses(found: Comparison) -> Table:
     return Table("Updates that did not count, by cause", ("strategy", *causes), tuple(rows), note)
 
 
-def _gains(found: Comparison, layout: _Layout) -> list[Table]:
+def _gains(found: Comparison, layout: Layout) -> list[Table]:
     """One table for every group that others were compared with."""
     rivals: dict[str, dict[str, None]] = {}
     for each in found.measures:
@@ -271,7 +188,7 @@ def _gains(found: Comparison, layout: _Layout) -> list[Table]:
     places = found.places(layout.what)
     return [
         Table(
-            layout.title.format(label),
+            layout.title.replace("{}", label, 1),
             ("against", *map(layout.column, places)),
             tuple(
                 (other, *(layout.cell(found.find(label, layout.what, place, other)) for place in places))

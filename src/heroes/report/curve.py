@@ -62,7 +62,7 @@ def _heights(
         time = end * (column + 1) / columns if end > 0 else 0.0
         before = [each for each in found if each.seconds <= time * (1 + 1e-12)]
         part = (before[-1].score - low) / (high - low) if before else None
-        heights.append(None if part is None else min(steps - 1, math.floor(part * steps)))
+        heights.append(None if part is None else max(0, min(steps - 1, math.floor(part * steps))))
     return heights
 
 

@@ -26,7 +26,7 @@ SPARE = (
     "#56B4E9",
     "#999999",
 )  # of Okabe and Ito's palette, for strategies without a look of their own
-SPARE_MARKER = "P"
+SPARE_MARKERS = ("P", "X", "*", "p", "h")
 DASHES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx")
 COMPUTE, TRANSFER, WAITING = "#404040", "#56B4E9", "#DDDDDD"
@@ -37,7 +37,11 @@ MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[repo
 
 def look(strategy: str) -> tuple[str, str]:
     """Colour and marker of a strategy, the same in every figure; one that has none of its own gets a spare one."""
-    return registry.look(strategy) or (SPARE[crc32(strategy.encode()) % len(SPARE)], SPARE_MARKER)
+    known = registry.look(strategy)
+    if known is not None:
+        return known
+    number, place = divmod(crc32(strategy.encode()), len(SPARE))
+    return SPARE[place], SPARE_MARKERS[number % len(SPARE_MARKERS)]
 
 
 def colour(strategy: str) -> str:

@@ -1,5 +1,5 @@
 """A process with Flower's simulation, for test_flower: `python flower_job.py JOB FOLDER`, where the job is
-`schemes` or `sessions`.
+`strategies` or `sessions`.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ import sys
 import threading
 from contextlib import suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import ray
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+
+from own_strategy import FedRolex  # type: ignore[import-not-found]
 
 import heroes
 from heroes.assemble import NOTHING, at_node
 from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import flower
 
 CLIENTS = 8
-SCHEMES = {  # with how many bits up and down
-    "heroes": (32, 32),
-    "fedavg": (8, 8),
-    "adp": (16, 32),
-    "heterofl": (4, 16),
-    "flanc": (2, 8),
-}
+BITS = dict(zip(BUILT_IN, cycle([(32, 32), (16, 32), (8, 8), (2, 8), (4, 16)]), strict=False))  # up and down
 
 
-def config(scheme: str, engine: str) -> Config:
-    up, down = SCHEMES[scheme]
+def config(strategy: str, engine: str) -> Config:
+    up, down = BITS[strategy]
     small = {
         "federation.clients": CLIENTS,
         "federation.cohort": 3,
@@ -38,21 +38,21 @@ def config(scheme: str, engine: str) -> Config:
         "training.device": "cpu",
     }
     chosen = {"exchange.up_bits": up, "exchange.down_bits": down, "engine.name": engine}
-    return recipe("digits", scheme).changed({**small, **chosen})
+    return recipe("digits", strategy).changed({**small, **chosen})
 
 
-def schemes(folder: Path) -> None:
-    """Every scheme in one simulation, and without it."""
+def strategies(folder: Path) -> None:
+    """Every strategy in one simulation, and without it."""
     with flower.simulated(CLIENTS, partial(at_node, NOTHING), workers=2) as link:
         engine = partial(flower.opened, link=link)
-        for name in SCHEMES:
+        for name in BITS:
             heroes.run(config(name, "flower"), engine=engine, out=folder / "flower" / name)
-    for name in SCHEMES:
+    for name in BITS:
         heroes.run(config(name, "in_process"), out=folder / "in_process" / name)
 
 
 def sessions(folder: Path) -> None:
-    """Two runs with a simulation each, the first of which fails; and one without."""
+    """Two runs with a simulation each, the first of which fails, the other with a strategy of one's own."""
 
     def fail(record: object) -> None:
         raise ValueError("out of paper")
@@ -60,11 +60,11 @@ def sessions(folder: Path) -> None:
     with suppress(ValueError):
         heroes.run(config("heroes", "flower"), on_round=fail)
     left = [thread.name for thread in threading.enumerate() if thread.name == "heroes-flower"]
-    again = heroes.run(config("heroes", "flower"))
-    reference = heroes.run(config("heroes", "in_process"))
+    again = heroes.run(config("fedavg", "flower"), strategy=FedRolex(tau=3))
+    reference = heroes.run(config("fedavg", "in_process"), strategy=FedRolex(tau=3))
     found = {"left": left, "same": again.records == reference.records, "over": not ray.is_initialized()}
     (folder / "sessions.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    {"schemes": schemes, "sessions": sessions}[sys.argv[1]](Path(sys.argv[2]))
+    {"strategies": strategies, "sessions": sessions}[sys.argv[1]](Path(sys.argv[2]))

@@ -18,7 +18,9 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[3] / "examples")]
+
+from own_strategy import FedRolex  # type: ignore[import-not-found]
 
 import heroes
 from conftest import World, build_network  # type: ignore[import-not-found]
@@ -27,6 +29,7 @@ from heroes.federation import Federation, Stop
 from heroes.messages import Task
 from heroes.rounds import run, run_round
 from heroes.slices.cuts import cut_out
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import mpi
 from heroes.transport.engines.in_process import InProcessEngine
 from heroes.transport.opening import Parts
@@ -152,10 +155,7 @@ def stuck(ours: Federation, _: Federation) -> object:
 
 SLOW = 2.0
 CASES: dict[str, tuple[Callable[[], Federation], Callable[[Federation, Federation], object]]] = {
-    **{
-        name: (lambda name=name: plain(name), same_bits)
-        for name in ("heroes", "fedavg", "adp", "heterofl", "flanc")
-    },
+    **{name: (lambda name=name: plain(name), same_bits) for name in BUILT_IN},
     "eight bits": (lambda: plain("heroes", up_bits=8, down_bits=8), same_bits),
     "feedback": (lambda: plain("fedavg", up_bits=4, down_bits=8, error_feedback=True), same_bits),
     "failing": (lambda: with_mishap(world.federation(clients=8, cohort=8), failing), lost),
@@ -185,8 +185,8 @@ def follow(name: str) -> Parts:
 
 
 def from_python(out: Path) -> object:
-    """A run that rank 0 alone refuses, one that fails at rank 0, then a whole one with a model and data of
-    one's own; the others end each of them by `Served`.
+    """A run that rank 0 alone refuses, one that fails at rank 0, then a whole one with model, data and strategy
+    of one's own; the others end each of them by `Served`.
     """
     (out / "records.jsonl").touch()
     config = heroes.Config().changed(
@@ -199,7 +199,7 @@ def from_python(out: Path) -> object:
         refused = str(error)
     except heroes.transport.engines.mpi.Served:
         refused = "served"
-    own = {"model": build_network, "data": world.data()}
+    own = {"model": build_network, "data": world.data(), "strategy": FedRolex(tau=3)}
     failed = False
     with suppress(mpi.Served):
         try:

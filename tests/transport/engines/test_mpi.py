@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 import heroes
 from heroes.errors import ConfigError
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.mpi.world import world
 
 MPIEXEC = [str(Path(sys.executable).with_name("mpiexec")), "--oversubscribe"]
@@ -97,8 +98,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(out.read_text()))
 
 
-@pytest.mark.parametrize("name", ["heroes", "fedavg", "adp", "heterofl", "flanc"])
-def test_every_scheme_gives_the_same_bits(found, name):
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_strategy_gives_the_same_bits(found, name):
     assert found[name] is True
 
 
