@@ -36,7 +36,14 @@ Known = Mapping[int, tuple[float, ...]]  # what was measured of clients, as `Ser
 
 
 class Strategy(Protocol[M]):
-    """A federated-learning scheme. It holds settings only; what it remembers lives in the state."""
+    """A way to train a federation. It holds settings only; what it remembers lives in the state.
+
+    `heroes.strategies.base.Strategy` is the class to build one on.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages, records and reports."""
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from heroes.contracts import Sampler
 from heroes.data import Progress
 from heroes.errors import ConfigError
 from heroes.federation import Federation
-from heroes.messages import RoundRecord, ServerState, Tensors
+from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
 from heroes.report.summary import Summary
@@ -27,7 +27,6 @@ from heroes.runs.checkpoints import read_last
 from heroes.runs.folder import CHECKPOINTS, RunFolder, held, read_origins, refuse_taken
 from heroes.runs.interrupts import finishing_first
 from heroes.settings.config import Config, parse, to_toml
-from heroes.slices.cuts import cut_out
 from heroes.strategies import registry
 from heroes.strategies.base import Strategy
 from heroes.transport.opening import Opener
@@ -63,7 +62,7 @@ class Run:
         if wanted not in strategy.widths:
             choices = ", ".join(map(str, strategy.widths))
             raise ConfigError(f"width is {width!r}: {self.config.strategy.name} serves the widths {choices}")
-        tensors = cut_out(self.federation.served(self.state), strategy.cut(strategy.selection(wanted)))
+        tensors = self.federation.model(self.state, wanted)
         local = self.federation.family.dense(wanted)
         local.load(self.federation.family.plain_weights(tensors))
         return local.module.eval()
@@ -245,15 +244,5 @@ def _train(
                 folder.write_model(federation.served(state))  # also when interrupted: nothing earned is lost
             folder.close()
     assert state is not None
-    _hand_out(federation, state)
+    federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)
     return Run(config, state, federation, folder.path if folder else None, tuple(records))
-
-
-def _hand_out(federation: Federation, state: ServerState[Any]) -> None:
-    """Everybody who keeps a final model gets it, at the width that they use."""
-    strategy = federation.strategy
-
-    def tensors(width: int) -> Tensors:
-        return cut_out(federation.served(state), strategy.cut(strategy.selection(width)))
-
-    federation.engine.hand_out(tensors, strategy.widths)
