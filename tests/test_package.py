@@ -62,7 +62,7 @@ def test_the_example_with_an_own_model_learns_and_stays_short() -> None:
 def test_the_trained_model_comes_out_at_any_width_and_scores_as_recorded() -> None:
     run = heroes.run(heroes.recipes.digits(rounds=3))
     _, test = heroes.data.load_digits()
-    for width, accuracy in run.records[-1].accuracy_by_width.items():
+    for width, accuracy in run.records[-1].score_by_width.items():
         scores = run.model(width)(test.inputs)
         assert float((scores.argmax(1) == test.targets).float().mean()) == pytest.approx(accuracy, abs=0.004)
 
@@ -96,8 +96,8 @@ def test_when_every_client_diverges_the_run_stops_with_a_reason_and_a_hint(tmp_p
 def test_when_every_client_diverges_and_none_is_needed_the_model_stays_finite(tmp_path: Path) -> None:
     heroes.run(heroes.recipes.digits(rounds=1).changed({**WILD, "server.at_least": 0}), out=tmp_path)
     (row,) = heroes.report.read_records(tmp_path).rows
-    assert len(row["missing"]) == 10
-    assert row["lost"] == {"finite": 10}
+    assert len(row.missing) == 10
+    assert row.lost == {"finite": 10}
     assert all(bool(torch.isfinite(t).all()) for t in load_file(tmp_path / "model.safetensors").values())
 
 
