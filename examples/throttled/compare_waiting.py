@@ -117,7 +117,8 @@ def _apps(asked: argparse.Namespace, folder: Path) -> dict[str, Path]:
         apps[name] = folder / "apps" / name.replace(" ", "-")
         changes = [word for change in (*common, *settings) for word in ("--set", change)]
         subprocess.run(
-            [program("heroes"), "flower", "init", str(apps[name]), "--task", asked.task, *changes], check=True
+            [program("heroes"), "flower", "init", str(apps[name]), "--experiment", asked.task, *changes],
+            check=True,
         )
     return apps
 

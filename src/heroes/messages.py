@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Tensors = Mapping[str, "Tensor"]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+LARGEST = 1e300  # of a number in a record; sums of many such are still finite
 Facts = Mapping[str, Any]
 """What a strategy wants recorded of a round, by name: numbers, words, and lists or mappings of them."""
 
@@ -72,7 +73,9 @@ class Assignment:
     bytes_down: int
     bytes_up: int
     straggler: bool = False
-    probes: bool = True  # whether the client makes estimates this time, where the scheme has them made at all
+    probes: bool = (
+        True  # whether the client makes estimates this time, where the strategy has them made at all
+    )
     attempt: int = 0  # a round that too few answered is begun again
     nonce: int = 0  # whoever answers must know it
 
@@ -138,7 +141,7 @@ class Score:
 
     loss: float
     metrics: Mapping[str, float]
-    lower_is_better: bool = False  # whether that is so for the main metric
+    lower_is_better: bool = False  # of the main metric
 
     @property
     def metric(self) -> str:
@@ -155,8 +158,8 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True)
 class ServerState(Generic[Memory]):
-    """All that the server remembers between rounds. `memory` belongs to the strategy and holds plain numbers
-    only.
+    """All that the server remembers between rounds. `memory` belongs to the strategy and `sampler` to the
+    sampler; both hold plain values only.
     """
 
     round: int  # rounds done
@@ -171,6 +174,9 @@ class ServerState(Generic[Memory]):
     measured: Mapping[int, tuple[float, ...]] = field(
         default_factory=dict
     )  # what is known of how fast real clients are
+    sampler: Any = None  # JSON values
+    moments: Mapping[str, Tensors] = field(default_factory=dict)  # of the server optimiser: kind, then tensor
+    averaged: Tensors = field(default_factory=dict)  # the moving average of the model; empty when it is off
 
 
 @dataclass(frozen=True)
@@ -233,20 +239,32 @@ class RoundRecord:
     idle: float = 0.0  # seconds until enough clients were awake
     clock: str = "virtual"  # or wall: what seconds are
     epsilon: float | None = None  # privacy spent so far, at the configured delta
-    accuracy: float | None = None  # of the complete model, when evaluated
+    metric: str = "accuracy"  # the main one of the scores: curves, tables and targets go by it
+    lower_is_better: bool = False  # of the main metric
+    scores: Mapping[str, float] = field(default_factory=dict)  # of the complete model, when it was tested
     test_loss: float | None = None
-    accuracy_by_width: Mapping[int, float] = field(default_factory=dict)  # in the last record
-    metric: str = "accuracy"  # the main one
-    lower_is_better: bool = False  # whether that is so for the main metric
-    scores: Mapping[str, float | None] = field(default_factory=dict)  # of the complete model, when evaluated
-    scores_by_width: Mapping[int, Mapping[str, float | None]] = field(
-        default_factory=dict
-    )  # in the last record
+    scores_by_width: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # in the last record
     stopped: str | None = None  # why the run ended with this round
+
+    @property
+    def score(self) -> float | None:
+        """The main metric of the complete model; None in a round after which it was not tested."""
+        return self.scores.get(self.metric)
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.scores.get("accuracy")
+
+    @property
+    def score_by_width(self) -> dict[int, float]:
+        """The main metric at every width, in the last record."""
+        found = self.scores_by_width.items()
+        return {width: scores[self.metric] for width, scores in found if self.metric in scores}
 
 
 def plain(value: Any) -> Any:
-    """A message as JSON-ready values: dataclasses become dicts, numbers that are not finite become None.
+    """A message as JSON-ready values: dataclasses become dicts, numbers that are not finite, or beyond
+    reckoning, become None.
 
     >>> plain(Lost(client=3, reason="loss is nan"))
     {'client': 3, 'reason': 'loss is nan', 'cause': 'failed', 'arrived': False}
@@ -258,5 +276,5 @@ def plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
     if isinstance(value, float):
-        return float(value) if np.isfinite(value) else None
+        return float(value) if abs(value) < LARGEST else None
     return value

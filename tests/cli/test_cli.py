@@ -72,7 +72,7 @@ def test_a_toml_file_runs(tmp_path: Path) -> None:
         (["run", "digits", "--set", "nonsense"], "section.key=value"),
         (["run", "digits", "--out", "/proc/nowhere/run"], "choose a folder you may write to"),
         (["show", "."], "is not a run folder"),
-        (["list", "task"], "did you mean 'tasks'?"),
+        (["list", "experiment"], "did you mean 'experiments'?"),
         (["fly"], "No such command"),
         (["run"], "Missing argument"),
     ],
@@ -107,6 +107,7 @@ def test_a_second_run_into_the_same_folder_is_refused_unless_overwritten(tmp_pat
 def test_version_and_help_and_lists() -> None:
     assert heroes("--version").stdout.startswith("heroes 0.")
     assert "run" in heroes("--help").stdout
+    assert "EXPERIMENT" in heroes("run", "--help").stdout
     listed = heroes("list").stdout
     for name in ("digits", "heroes", "digits_cnn", "gamma", "paper", "in_process"):
         assert name in listed

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hand_made import write_houses, write_run
 
 HEROES = [sys.executable, "-m", "heroes.cli"]
 pytestmark = pytest.mark.timeout(400)  # four runs and a page; on a busy machine that takes its time
@@ -28,9 +29,14 @@ def heroes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
     )
 
 
+@pytest.fixture
+def houses(tmp_path: Path) -> list[Path]:
+    return write_houses(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two schemes, two seeds, in two processes at a time."""
+    """Two strategies, two seeds, in two processes at a time."""
     folder = tmp_path_factory.mktemp("compare") / "digits"
     done = heroes(
         "compare",
@@ -89,10 +95,53 @@ def test_runs_that_exist_are_compared_and_json_is_alone_on_standard_output(compa
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert rows["task"] == "digits"
-    text = heroes(
-        "compare", str(compared / "heroes-0"), str(compared / "fedavg-0"), "--targets", "0.99"
-    ).stdout
+    folders = [str(compared / "heroes-0"), str(compared / "fedavg-0")]
+    text = heroes("compare", *folders, "--targets", "0.99", "--reference", "fedavg").stdout
     assert "not reached" in text
+    assert "Speed-up of fedavg" in text
+    wrong = heroes("compare", *folders, "--reference", "fedav")
+    assert wrong.returncode == 2
+    assert "reference is 'fedav': did you mean 'fedavg'?" in wrong.stderr
+
+
+def test_runs_of_a_regression_are_shown_reported_and_compared(houses: list[Path], tmp_path: Path) -> None:
+    shown = heroes("show", str(houses[0]))
+    assert shown.returncode == 0, shown.stderr
+    for wanted in ("rmse", "0.3 in round 3", "0.25"):
+        assert wanted in shown.stdout
+    assert "%" not in shown.stdout
+    summary = json.loads(heroes("show", str(houses[0]), "--json").stdout)
+    assert (summary["metric"], summary["score"], summary["best_score"]) == ("rmse", 0.3, 0.3)
+    done = heroes("compare", *map(str, houses), "--targets", "0.5,0.3", "--out", str(tmp_path / "c"))
+    assert done.returncode == 0, done.stderr
+    assert "Speed-up of ours to reach a target rmse" in done.stdout
+    assert "3.00x" in done.stdout
+    assert (tmp_path / "c" / "rmse-time.png").stat().st_size > 5000
+    page = heroes("report", *map(str, houses), "-o", str(tmp_path / "page.html"))
+    assert page.returncode == 0, page.stderr
+
+
+def test_a_damaged_record_is_one_sentence_in_every_command(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [0.5, 0.6])
+    records = folder / "records.jsonl"
+    records.write_text(records.read_text().replace('"seconds": 20.0', '"seconds": "soon"'))
+    for command in ("show", "compare", "report", "resume"):
+        done = heroes(command, str(folder))
+        assert done.returncode == 2
+        assert "line 2 of " in done.stderr
+        assert "is damaged: seconds is 'soon': it should be a valid number" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_names_and_reasons_in_records_are_text_and_no_markup(houses: list[Path]) -> None:
+    records = houses[0] / "records.jsonl"
+    lost = json.dumps([{"client": 1, "reason": "[bold red]x[/bold red] [/]", "cause": "f", "arrived": False}])
+    text = records.read_text().replace('"missing": []', f'"missing": {lost}').replace('"rmse"', '"[b]rm[/]"')
+    records.write_text(text)
+    shown = heroes("show", str(houses[0]))
+    assert shown.returncode == 0, shown.stderr
+    assert "[bold red]x[/bold red] [/]" in shown.stdout
+    assert "[b]rm[/]" in shown.stdout
 
 
 def test_a_report_is_one_page(compared: Path, tmp_path: Path) -> None:
@@ -148,7 +197,7 @@ def test_a_users_mistake_is_one_sentence_and_exit_2(arguments: list[str], said: 
     assert "Traceback" not in done.stderr
 
 
-def test_runs_of_different_tasks_and_empty_runs_are_refused(compared: Path, tmp_path: Path) -> None:
+def test_runs_of_different_experiments_and_empty_runs_are_refused(compared: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(compared / "heroes-0", other)
     (other / "config.toml").write_text(
@@ -156,7 +205,7 @@ def test_runs_of_different_tasks_and_empty_runs_are_refused(compared: Path, tmp_
     )
     done = heroes("compare", str(compared / "heroes-0"), str(other))
     assert done.returncode == 2
-    assert "different tasks" in done.stderr
+    assert "different experiments" in done.stderr
     (other / "records.jsonl").write_text("")
     empty = heroes("report", str(other), "-o", str(tmp_path / "x.html"))
     assert empty.returncode == 2

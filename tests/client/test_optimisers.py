@@ -54,7 +54,9 @@ def test_a_client_trains_with_adamw_from_zero_in_every_round(world, clip):
     settings = LocalSettings(30, optimiser=AdamW(), clip=clip, train_in="dense", probes=0)
     trainer = Trainer(family, settings)
     sent = family.initial_weights(2)
-    task = Task(world.assignment(selection=world.fedavg().serve(3), tau=3, learning_rate=0.01), sent, 4)
+    task = Task(
+        world.assignment(selection=world.strategy("fedavg").selection(3), tau=3, learning_rate=0.01), sent, 4
+    )
     first, again = (trainer.train(task, examples, share).tensors for _ in range(2))
     assert all(torch.equal(first[name], again[name]) for name in sent)
     model = family.dense(3)

@@ -7,12 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hand_made import record
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes.errors import ConfigError, HeroesError
-from heroes.report import RunData, Spread, Table, compare, load_run, load_runs
-from heroes.report.measures import accuracy_at, evaluations, reach, round_marks, round_targets
+from heroes.report import Metric, RunData, Spread, Table, compare, load_run, load_runs
+from heroes.report.measures import (
+    chosen_targets,
+    evaluations,
+    reach,
+    round_marks,
+    round_targets,
+    round_values,
+    score_at,
+)
 
 Make = Callable[..., Path]
 
@@ -43,7 +52,7 @@ def test_speed_up_and_traffic_saved_are_paired_by_seed(rivals: list[RunData]) ->
 def test_not_reached_is_said_and_never_filled_in(rivals: list[RunData]) -> None:
     found = compare(rivals, targets=[0.5, 0.99])
     table = next(table for table in found.tables() if table.title.startswith("Seconds of virtual time"))
-    assert table.header == ("scheme", "50 %", "99 %")
+    assert table.header == ("strategy", "50 %", "99 %")
     assert table.rows[0] == ("heroes", "15.0 ± 7.1", "not reached")
     assert table.rows[2] == ("flanc", "40.0 (1 of 2 reached)", "not reached")
     text = "\n".join(found.lines())
@@ -71,11 +80,11 @@ def test_accuracy_at_times_and_traffic(rivals: list[RunData]) -> None:
 
 def test_smoothing_takes_whole_windows_of_evaluations(make_run: Make) -> None:
     run = load_run(make_run("one", [0.2, None, 0.8, 0.5, 0.7]))
-    assert [each.accuracy for each in evaluations(run.rows, 2)] == pytest.approx([0.5, 0.65, 0.6])
+    assert [each.score for each in evaluations(run.rows, 2)] == pytest.approx([0.5, 0.65, 0.6])
     assert [each.round for each in evaluations(run.rows, 2)] == [3, 4, 5]
     found = compare([run], targets=[0.6], smooth=2)
     assert found.find("heroes", "rounds to accuracy", 0.6) == Spread((4.0,))
-    assert "mean of the last 2 evaluations" in "\n".join(found.lines())
+    assert "means of the last 2 evaluations" in "\n".join(found.lines())
 
 
 def test_targets_are_round_and_reached_by_the_best(rivals: list[RunData]) -> None:
@@ -92,7 +101,7 @@ def test_runs_that_were_never_evaluated_are_compared_by_what_they_spent(make_run
 
 def test_different_tasks_are_not_compared(make_run: Make) -> None:
     runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], task="other")])
-    with pytest.raises(HeroesError, match=r"different tasks .* digits \(a\); other \(b\)"):
+    with pytest.raises(HeroesError, match=r"different experiments .* digits \(a\); other \(b\)"):
         compare(runs)
 
 
@@ -112,8 +121,8 @@ def test_wrong_arguments_are_refused(rivals: list[RunData]) -> None:
 def test_notes_say_what_a_reader_must_know(make_run: Make) -> None:
     folders = [
         make_run("h", [0.5], seed=0, tail="{"),
-        make_run("a", [0.5], scheme="fedavg", seed=5),
-        make_run("g", [0.5], scheme="fedavg", seed=0, data__gamma=80.0),
+        make_run("a", [0.5], strategy="fedavg", seed=5),
+        make_run("g", [0.5], strategy="fedavg", seed=0, data__gamma=80.0),
     ]
     notes = "\n".join(compare(load_runs(folders)).notes)
     assert "cut off" in notes
@@ -123,7 +132,7 @@ def test_notes_say_what_a_reader_must_know(make_run: Make) -> None:
 
 def test_ablations_are_compared_but_do_not_count_as_others(make_run: Make) -> None:
     folders = [make_run("h", [0.5]), make_run("n", [0.5], seconds=20.0, strategy__blocks="nested")]
-    folders += [make_run(name, [0.5], scheme=name, seconds=40.0) for name in ("fedavg", "adp")]
+    folders += [make_run(name, [0.5], strategy=name, seconds=40.0) for name in ("fedavg", "adp")]
     found = compare(load_runs(folders), targets=[0.5])
     assert found.find("heroes (blocks=grid)", "speed-up", 0.5, "heroes (blocks=nested)") == Spread((2.0,))
     assert found.find("heroes (blocks=grid)", "speed-up", 0.5, "mean of the others") == Spread((4.0,))
@@ -136,19 +145,16 @@ def test_a_table_is_text_in_columns() -> None:
 
 @given(st.lists(st.floats(0, 1) | st.none(), min_size=1, max_size=20), st.floats(0.01, 1))
 def test_reaching_is_the_first_and_never_below(accuracies: list[float | None], target: float) -> None:
-    rows = [
-        {"round": n, "seconds": float(n), "traffic": n, "accuracy": each}
-        for n, each in enumerate(accuracies, 1)
-    ]
+    rows = [record(n, each, seconds=1.0) for n, each in enumerate(accuracies, 1)]
     found = evaluations(rows)
-    reached = reach(found, target)
+    reached = reach(found, target, Metric())
     above = [n for n, each in enumerate(accuracies, 1) if each is not None and each >= target]
     assert (reached.round if reached else None) == (above[0] if above else None)
     run = RunData(Path(), "", "heroes", 0, "digits", {}, tuple(rows))
     for moment in (0.5, 1.0, len(rows) / 2 + 0.6):
         before = [each for each in accuracies[: int(moment)] if each is not None]
         ended = moment > len(rows)
-        assert accuracy_at(run, found, seconds=moment) == (before[-1] if before and not ended else None)
+        assert score_at(run, found, seconds=moment) == (before[-1] if before and not ended else None)
 
 
 @given(st.floats(0, 1))
@@ -167,9 +173,11 @@ def test_round_marks_are_a_few_and_not_beyond(limit: float) -> None:
 
 
 def test_real_time_is_called_so_and_not_compared_with_virtual_time(make_run: Make) -> None:
-    real = [load_run(make_run(name, [0.4, 0.5], scheme=name, clock="wall")) for name in ("heroes", "fedavg")]
+    real = [
+        load_run(make_run(name, [0.4, 0.5], strategy=name, clock="wall")) for name in ("heroes", "fedavg")
+    ]
     text = "\n".join(compare(real).lines())
-    assert "Seconds of wall time to reach an accuracy" in text
+    assert "Seconds of wall time to reach a target accuracy" in text
     assert "wall s" in text
     assert "virtual" not in text
     virtual = load_run(make_run("virtual", [0.4, 0.5]))
@@ -178,3 +186,89 @@ def test_real_time_is_called_so_and_not_compared_with_virtual_time(make_run: Mak
         match=r"different clocks cannot be compared: virtual \(virtual\); wall \(heroes, fedavg\)",
     ):
         compare([*real, virtual])
+
+
+def test_an_error_is_reached_from_above_and_the_lowest_is_the_best(houses: list[RunData]) -> None:
+    found = compare(houses, targets=[0.3, 0.5, 0.1])
+    assert found.metric == Metric("rmse", lower_is_better=True)
+    assert found.find("ours", "seconds to rmse", 0.5) == Spread((20.0,))
+    assert found.find("theirs", "seconds to rmse", 0.5) == Spread((60.0,))
+    assert found.find("theirs", "traffic to rmse", 0.3) == Spread((None,))
+    assert found.find("ours", "best rmse") == Spread((0.3,))
+    assert found.find("ours", "rmse at seconds", 20.0) == Spread((0.5,))
+    assert found.find("ours", "speed-up", 0.5, "theirs") == Spread((3.0,))
+    assert found.find("ours", "traffic saved", 0.5, "theirs") == Spread((1 - 2 / 12,))
+    assert found.targets == [0.5, 0.3, 0.1]
+    tables = {table.title: table for table in found.tables()}
+    seconds = tables["Seconds of virtual time to reach a target rmse"]
+    assert seconds.header == ("strategy", "0.5", "0.3", "0.1")
+    assert seconds.rows[0] == ("ours", "20.0", "30.0", "not reached")
+    assert tables["Runs of houses"].rows[1][:4] == ("theirs", "0", "0.45", "0.45")
+    assert tables["Speed-up of ours to reach a target rmse"].rows[0][:2] == ("theirs", "3.00x")
+    told = found.as_json()
+    assert (told["metric"], told["lower_is_better"]) == ("rmse", True)
+    assert [group["strategy"] for group in told["groups"]] == ["ours", "theirs"]
+
+
+def test_targets_of_an_error_are_chosen_from_the_range_seen(houses: list[RunData]) -> None:
+    assert compare(houses).targets == [0.6, 0.5, 0.4, 0.3]
+    assert compare(houses[1:]).targets == [0.8, 0.7, 0.6, 0.5]
+
+
+def test_the_reference_can_be_chosen_and_is_else_the_first(
+    rivals: list[RunData], houses: list[RunData]
+) -> None:
+    found = compare(rivals, targets=[0.5], reference="flanc")
+    assert found.find("flanc", "speed-up", 0.5, "fedavg") == Spread((1.5, None))
+    assert found.find("heroes", "speed-up", 0.5, "fedavg") is None
+    assert found.find("flanc", "speed-up", 0.5, "mean of the others") == Spread((1.0, None))
+    assert compare(houses[::-1], targets=[0.5]).find("theirs", "speed-up", 0.5, "ours") == Spread((1 / 3,))
+    with pytest.raises(
+        ConfigError, match=r"reference is 'flank': did you mean 'flanc'\? .*fedavg, flanc, heroes"
+    ):
+        compare(rivals, reference="flank")
+
+
+def test_runs_that_go_by_different_metrics_are_not_compared(make_run: Make) -> None:
+    runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], metric="rmse", lower=True)])
+    with pytest.raises(
+        HeroesError,
+        match=r"go by different metrics cannot be compared: accuracy \(a\); rmse, lower is better \(b\)",
+    ):
+        compare(runs)
+
+
+def test_a_metric_may_have_the_name_of_another_measure(make_run: Make) -> None:
+    found = compare([load_run(make_run("a", [3.0, 5.0], metric="seconds"))], targets=[4.0])
+    assert found.find("heroes", "metric seconds") == Spread((5.0,))
+    assert found.find("heroes", "seconds") == Spread((20.0,))
+    assert found.find("heroes", "rounds to seconds", 4.0) == Spread((2.0,))
+
+
+def test_a_metric_may_be_called_anything(make_run: Make) -> None:
+    runs = load_runs([make_run(name, [3.0, 5.0], metric="{x} %s", strategy=name) for name in ("a{}", "b")])
+    text = "\n".join(compare(runs).lines())
+    assert "Speed-up of a{} to reach a target {x} %s" in text
+
+
+def test_targets_of_any_size_are_allowed_but_for_shares(houses: list[RunData]) -> None:
+    assert compare(houses, targets=[80, -1]).targets == [80, -1]
+    with pytest.raises(ConfigError, match="target rmse is nan: it should be a finite number"):
+        compare(houses, targets=[float("nan")])
+
+
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=9), st.booleans())
+def test_chosen_targets_lie_within_what_was_seen(scores: list[float], lower: bool) -> None:
+    metric = Metric("m", lower)
+    targets = chosen_targets(metric, scores)
+    slack = 1e-6 * (max(scores) - min(scores))
+    assert all(min(scores) - slack <= target <= max(scores) + slack for target in targets)
+    assert list(targets) == sorted(set(targets))
+    assert len(targets) == 4 or max(scores) - min(scores) <= 1e-9 * max(map(abs, scores)) or not any(scores)
+
+
+def test_round_values_by_hand() -> None:
+    assert round_values(100.0, 1000.0) == (250.0, 500.0, 750.0, 1000.0)
+    assert round_values(20.0, 1000.0) == (20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+    assert round_values(3.0, 3.0) == ()
+    assert chosen_targets(Metric("reward"), [-5.0, 12.0]) == (-5.0, 0.0, 5.0, 10.0)

@@ -65,7 +65,7 @@ def test_the_page_holds_tables_figures_settings_and_provenance(rivals: list[RunD
     reader = read(write_page(rivals, tmp_path / "deep" / "report.html"))
     text = " ".join(reader.text)
     for wanted in (
-        "Seconds of virtual time to reach an accuracy",
+        "Seconds of virtual time to reach a target accuracy",
         "mean of the others",
         "not reached",
         "What differs",
@@ -116,7 +116,7 @@ def test_a_cut_off_line_is_said_on_the_page(make_run: Make, tmp_path: Path) -> N
 
 def test_a_page_that_cannot_be_made_says_why(make_run: Make, tmp_path: Path) -> None:
     runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], task="other")])
-    with pytest.raises(HeroesError, match="different tasks"):
+    with pytest.raises(HeroesError, match="different experiments"):
         write_page(runs, tmp_path / "report.html")
     with pytest.raises(RunFolderError, match="cannot write"):
         write_page(runs[:1], tmp_path)
@@ -160,3 +160,19 @@ def test_a_browser_shows_every_figure_and_table_on_a_screen_and_on_a_phone(
         assert all(box[1] > 100 and box[2] > 30 for box in tables)
         assert all(box[1] > 300 and box[2] > 100 and box[3] > 0 for box in figures), figures
         assert found["overflow"] <= 0, "the page is wider than the screen"
+
+
+def test_the_page_of_a_regression_speaks_of_its_error(houses: list[RunData], tmp_path: Path) -> None:
+    reader = read(write_page(houses, tmp_path / "report.html"))
+    text = " ".join(reader.text)
+    for wanted in (
+        "heroes: houses",
+        "2 runs of ours, theirs",
+        "Seconds of virtual time to reach a target rmse",
+        "first evaluation at or below each target rmse",
+        "Speed-up of ours to reach a target rmse",
+        "Test rmse of the final model by width",
+    ):
+        assert wanted in text
+    assert "accuracy" not in text.replace("target_accuracy", "")
+    assert " %" not in text.split("Inside the runs")[0].split("Traffic saved")[0]

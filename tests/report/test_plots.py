@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,14 @@ from heroes.report import (
     save_figure,
 )
 from heroes.report.plots import (
-    accuracy_against_skew,
-    accuracy_against_time,
-    accuracy_against_traffic,
     resources_to_targets,
+    score_against_skew,
+    score_against_time,
+    score_against_traffic,
     waiting_per_round,
 )
 from heroes.report.run_plots import block_counters, round_timeline, widths_and_steps
-from heroes.report.style import COLOURS, SPARE, as_bytes, colour
+from heroes.report.style import SPARE, as_bytes, colour, look
 
 Make = Callable[..., Path]
 
@@ -49,14 +50,14 @@ def labels(figure: Figure) -> list[tuple[str, str]]:
 
 
 def test_one_run_is_drawn_as_it_is(make_run: Make) -> None:
-    figure = accuracy_against_time(group_runs([load_run(make_run("one", [0.25, None, 0.5]))]))
+    figure = score_against_time(group_runs([load_run(make_run("one", [0.25, None, 0.5]))]))
     assert figure is not None
     assert lines(figure) == {"heroes": ([10.0, 30.0], [25.0, 50.0], "#0072B2")}
     assert labels(figure) == [("virtual time (s)", "test accuracy (%)")]
 
 
 def test_seeds_become_their_mean_with_the_deviation_shaded(rivals: list[RunData]) -> None:
-    figure = accuracy_against_traffic(group_runs(rivals))
+    figure = score_against_traffic(group_runs(rivals))
     assert figure is not None
     drawn = lines(figure)
     assert list(drawn) == ["heroes", "fedavg", "flanc"]
@@ -69,28 +70,28 @@ def test_seeds_become_their_mean_with_the_deviation_shaded(rivals: list[RunData]
 
 def test_the_mean_is_drawn_only_where_all_seeds_are_known(make_run: Make) -> None:
     folders = [make_run("a", [0.2, 0.4, 0.6], seed=0), make_run("b", [0.4, 0.6], seed=1, seconds=12.0)]
-    figure = accuracy_against_time(group_runs(load_runs(folders)))
+    figure = score_against_time(group_runs(load_runs(folders)))
     assert figure is not None
     x, y, _ = lines(figure)["heroes"]
     assert x == [12.0, 20.0, 24.0]
     assert y == pytest.approx([(24 + 40) / 2, (40 + 40 + 20 * 8 / 12) / 2, (48 + 60) / 2])
 
 
-def test_every_scheme_has_its_own_colour_everywhere(rivals: list[RunData]) -> None:
+def test_every_strategy_has_its_own_colour_everywhere(rivals: list[RunData]) -> None:
     found = compare(rivals, targets=[0.5])
-    time, bars = accuracy_against_time(found.groups), resources_to_targets(found)
+    time, bars = score_against_time(found.groups), resources_to_targets(found)
     assert time is not None
     assert bars is not None
     for label, (_, _, shade) in lines(time).items():
-        assert shade == COLOURS[label]
+        assert shade == look(label)[0]
     for axes in bars.axes:
         shades = {
             container.get_label(): to_hex(container[0].get_facecolor()).upper()
             for container in axes.containers[::1]
             if _bar(container)
         }
-        assert shades == {label: COLOURS[label] for label in ("heroes", "fedavg", "flanc")}
-    assert len(set(COLOURS.values())) == 5
+        assert shades == {label: look(label)[0] for label in ("heroes", "fedavg", "flanc")}
+    assert len(set(map(look, ("heroes", "fedavg", "flanc")))) == 3
     assert colour("something new") == colour("something new")
     assert colour("something new") in SPARE
 
@@ -99,9 +100,9 @@ def _bar(container: object) -> bool:
     return type(container).__name__ == "BarContainer"
 
 
-def test_variants_of_a_scheme_share_the_colour_and_differ_in_the_line(make_run: Make) -> None:
+def test_variants_of_a_strategy_share_the_colour_and_differ_in_the_line(make_run: Make) -> None:
     folders = [make_run("a", [0.5, 0.6]), make_run("b", [0.4, 0.6], strategy__blocks="nested")]
-    figure = accuracy_against_time(group_runs(load_runs(folders)))
+    figure = score_against_time(group_runs(load_runs(folders)))
     assert figure is not None
     first, second = figure.axes[0].get_lines()
     assert first.get_color() == second.get_color()
@@ -136,20 +137,20 @@ def test_bars_say_what_was_not_reached(rivals: list[RunData]) -> None:
     ]
 
 
-def test_accuracy_against_skew_joins_the_levels_of_a_scheme(make_run: Make) -> None:
+def test_score_against_skew_joins_the_levels_of_a_strategy(make_run: Make) -> None:
     folders = [
         make_run(
-            f"{scheme}{gamma}{seed}",
+            f"{strategy}{gamma}{seed}",
             [0.5, 0.9 - gamma / 200 + seed / 10],
-            scheme=scheme,
+            strategy=strategy,
             data__gamma=float(gamma),
             seed=seed,
         )
-        for scheme in ("heroes", "flanc")
+        for strategy in ("heroes", "flanc")
         for gamma in (80, 20)
         for seed in (0, 1)
     ]
-    figure = accuracy_against_skew(load_runs(folders))
+    figure = score_against_skew(load_runs(folders))
     assert figure is not None
     errorbars = figure.axes[0].containers
     assert [each.get_label() for each in errorbars] == ["heroes", "flanc"]
@@ -157,7 +158,7 @@ def test_accuracy_against_skew_joins_the_levels_of_a_scheme(make_run: Make) -> N
     assert list(x) == [20.0, 80.0]
     assert list(y) == pytest.approx([85.0, 55.0])
     assert "main class (%)" in labels(figure)[0][0]
-    early = accuracy_against_skew(load_runs(folders), at_seconds=15)
+    early = score_against_skew(load_runs(folders), at_seconds=15)
     assert early is not None
     assert list(early.axes[0].containers[0].lines[0].get_data()[1]) == pytest.approx([50.0, 50.0])
 
@@ -166,13 +167,13 @@ def test_the_dirichlet_level_has_a_logarithmic_axis_and_gamma_does_not_matter_th
     folders = [
         make_run(f"a{alpha}", [0.5], data__partition="dirichlet", data__alpha=alpha) for alpha in (0.1, 1.0)
     ]
-    figure = accuracy_against_skew(load_runs(folders))
+    figure = score_against_skew(load_runs(folders))
     assert figure is not None
     assert figure.axes[0].get_xscale() == "log"
     other = [
         make_run(f"g{gamma}", [0.5], data__partition="dirichlet", data__gamma=gamma) for gamma in (10.0, 20.0)
     ]
-    assert accuracy_against_skew(load_runs(other)) is None
+    assert score_against_skew(load_runs(other)) is None
 
 
 def test_a_round_seen_from_inside(rivals: list[RunData]) -> None:
@@ -205,11 +206,9 @@ def test_widths_and_steps_by_device(rivals: list[RunData]) -> None:
 
 
 def test_many_devices_are_shown_together(rivals: list[RunData]) -> None:
-    template = rivals[0].rows[0]["clients"][0]
-    row = {
-        **rivals[0].rows[0],
-        "clients": [{**template, "device": f"phone-{number:02}"} for number in range(40)],
-    }
+    template = rivals[0].rows[0].clients[0]
+    clients = tuple(replace(template, device=f"phone-{number:02}") for number in range(40))
+    row = replace(rivals[0].rows[0], clients=clients)
     figure = widths_and_steps(RunData(Path(), "", "heroes", 0, "digits", {}, (row,)))
     assert figure is not None
     names = [tick.get_text() for tick in figure.axes[1].get_yticklabels()]
@@ -218,7 +217,7 @@ def test_many_devices_are_shown_together(rivals: list[RunData]) -> None:
 
 
 def test_without_data_there_is_no_figure(make_run: Make) -> None:
-    plain = load_run(make_run("plain", [None, None], scheme="fedavg"))
+    plain = load_run(make_run("plain", [None, None], strategy="fedavg"))
     bare = RunData(
         plain.path,
         "",
@@ -226,19 +225,19 @@ def test_without_data_there_is_no_figure(make_run: Make) -> None:
         0,
         "digits",
         plain.config,
-        tuple({**row, "clients": [], "facts": {}} for row in plain.rows),
+        tuple(replace(row, clients=(), facts={}) for row in plain.rows),
     )
     groups = group_runs([bare])
-    assert accuracy_against_time(groups) is None
-    assert accuracy_against_traffic([]) is None
+    assert score_against_time(groups) is None
+    assert score_against_traffic([]) is None
     assert waiting_per_round([]) is None
-    assert accuracy_against_skew([bare]) is None
+    assert score_against_skew([bare]) is None
     assert run_pictures(bare) == []
     assert [each.name for each in comparison_pictures(compare([bare]))] == ["waiting"]
 
 
 def test_figures_are_saved_twice_and_always_the_same(rivals: list[RunData], tmp_path: Path) -> None:
-    figures = [accuracy_against_time(group_runs(rivals)) for _ in range(2)]
+    figures = [score_against_time(group_runs(rivals)) for _ in range(2)]
     assert figures[0] is not None
     assert figures[1] is not None
     paths = save_figure(figures[0], tmp_path / "deep" / "time.v1")
@@ -275,7 +274,7 @@ def test_the_report_is_imported_without_matplotlib_and_without_torch() -> None:
 def test_axes_of_real_time_are_called_so(make_run: Make) -> None:
     run = load_run(make_run("real", [0.4, 0.5], clock="wall"))
     figures = [
-        accuracy_against_time(group_runs([run])),
+        score_against_time(group_runs([run])),
         round_timeline(run),
         resources_to_targets(compare([run])),
     ]
@@ -284,3 +283,37 @@ def test_axes_of_real_time_are_called_so(make_run: Make) -> None:
         ("wall time in the round (s)", "client"),
         ("target accuracy", "wall time (s)"),
     ]
+
+
+def test_an_error_is_drawn_as_it_is_on_an_axis_from_zero(houses: list[RunData]) -> None:
+    figure = score_against_time(group_runs(houses))
+    assert figure is not None
+    assert lines(figure)["ours"][:2] == ([10.0, 20.0, 30.0], [0.8, 0.5, 0.3])
+    assert lines(figure)["ours"][2] in SPARE
+    assert labels(figure) == [("virtual time (s)", "test rmse")]
+    assert figure.axes[0].get_title(loc="left") == "Test rmse against time"
+    assert figure.axes[0].get_ylim()[0] == 0
+    bars = resources_to_targets(compare(houses, targets=[0.3, 0.5]))
+    assert bars is not None
+    assert [tick.get_text() for tick in bars.axes[0].get_xticklabels()] == ["0.5", "0.3"]
+    assert labels(bars)[0] == ("target rmse", "virtual time (s)")
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale", "bottom"),
+    [([900.0, 40.0], "log", None), ([5.0, 1.0], "linear", 0.0), ([5.0, 4.5], "linear", None)],
+)
+def test_an_axis_begins_where_it_shows_most(
+    make_run: Make, scores: list[float], scale: str, bottom: float | None
+) -> None:
+    run = load_run(make_run("text", scores, metric="perplexity", lower=True))
+    figure = score_against_traffic(group_runs([run]))
+    assert figure is not None
+    low, _ = figure.axes[0].get_ylim()
+    assert figure.axes[0].get_yscale() == scale
+    assert low == bottom if bottom is not None else 0.5 * min(scores) < low < min(scores)
+
+
+def test_pictures_are_called_by_the_metric_in_letters_that_file_names_have(make_run: Make) -> None:
+    run = load_run(make_run("odd", [1.0, 2.0], metric="../top 5"))
+    assert [each.name for each in comparison_pictures(compare([run]))][:2] == ["top-5-time", "top-5-traffic"]

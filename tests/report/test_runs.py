@@ -14,8 +14,8 @@ Make = Callable[..., Path]
 
 
 def test_a_run_folder_is_read(make_run: Make) -> None:
-    run = load_run(make_run("one", [0.5, None], scheme="flanc", seed=7))
-    assert (run.label, run.scheme, run.seed, run.task, len(run.rows)) == ("one", "flanc", 7, "digits", 2)
+    run = load_run(make_run("one", [0.5, None], strategy="flanc", seed=7))
+    assert (run.label, run.strategy, run.seed, run.task, len(run.rows)) == ("one", "flanc", 7, "digits", 2)
     assert not run.torn
     assert run.notes == ()
     assert run.settings["data.gamma"] == 40.0
@@ -37,7 +37,7 @@ def test_an_empty_run_and_no_run_are_refused(make_run: Make, tmp_path: Path) -> 
         load_run(tmp_path / "nowhere")
 
 
-def test_a_configuration_without_a_scheme_is_refused(make_run: Make) -> None:
+def test_a_configuration_without_a_strategy_is_refused(make_run: Make) -> None:
     folder = make_run("odd", [0.5])
     (folder / "config.toml").write_text('task = "digits"\nseed = 0\n')
     with pytest.raises(RunFolderError, match=r"does not say strategy\.name"):
@@ -47,16 +47,27 @@ def test_a_configuration_without_a_scheme_is_refused(make_run: Make) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"seconds": "soon"}, "seconds is 'soon', not a number"),
-        ({"accuracy": [1]}, r"accuracy is \[1\], not a number"),
-        ({"accuracy": float("nan")}, "accuracy is nan"),
-        ({"clients": 3}, "clients is not a list"),
-        ({"clients": [{"client": 1}]}, "width is None, not a number"),
-        ({"accuracy_by_width": {"wide": 0.5}}, "accuracy_by_width is"),
-        ({"accuracy_by_width": {"1": "x"}}, "1 is 'x', not a number"),
+        ({"seconds": "soon"}, "seconds is 'soon': it should be a valid number"),
+        ({"seconds": True}, "seconds is True: it should be a valid number"),
+        ({"round": 1.5}, "round is 1.5: it should be a valid integer"),
+        ({"scores": {"accuracy": [1]}}, r"scores.accuracy is \[1\]: it should be a valid number"),
+        ({"scores": {"accuracy": float("nan")}}, r"scores.accuracy is nan, not a number below 1e\+300"),
+        ({"scores": {"accuracy": 1.5}}, r"scores.accuracy is 1.5; it should be from 0 to 1"),
+        ({"scores": {"m" * 65: 1.5}}, r"a metric is called 'm+…: a name has 1 to 64 characters"),
+        ({"metric": ""}, "a metric is called '': a name has"),
+        ({"clients": 3}, "clients is 3: it should be a valid array"),
+        ({"clients": [{"client": 1}]}, "clients.0.device is missing"),
+        ({"missing": [{"client": 1}]}, "missing.0.reason is missing"),
+        ({"facts": {"a": [0, 10**400]}}, "facts.a.1 is 1000"),
+        ({"facts": {"a": "x" * 10_001}}, "facts.a is a text of 10,001 characters"),
+        ({"scores_by_width": {"wide": {}}}, "scores_by_width.wide is 'wide': it should be a valid integer"),
+        ({"scores_by_width": {"0": {}}}, "scores_by_width has a width that is not from 1 to"),
+        ({"scores_by_width": {"1": {"accuracy": -1}}}, r"scores_by_width.1.accuracy is -1.0; it should"),
     ],
 )
-def test_numbers_that_are_none_are_refused(make_run: Make, change: dict[str, object], said: str) -> None:
+def test_what_cannot_be_is_refused_by_line_and_key(
+    make_run: Make, change: dict[str, object], said: str
+) -> None:
     folder = make_run("damaged", [0.5])
     row = json.loads((folder / "records.jsonl").read_text()) | change
     (folder / "records.jsonl").write_text(json.dumps(row) + "\n")
@@ -78,7 +89,7 @@ def test_an_environment_that_is_not_known_is_said(make_run: Make, content: str |
 def test_seeds_are_grouped_and_variants_are_told_apart(make_run: Make) -> None:
     folders = [
         make_run("a", [0.5], seed=1),
-        make_run("b", [0.5], scheme="fedavg", seed=0),
+        make_run("b", [0.5], strategy="fedavg", seed=0),
         make_run("c", [0.5], seed=0),
         make_run("d", [0.5], seed=0, strategy__adaptive_tau=False),
     ]
@@ -92,8 +103,8 @@ def test_seeds_are_grouped_and_variants_are_told_apart(make_run: Make) -> None:
     assert [group.variant for group in groups] == [0, 0, 1]
 
 
-def test_other_data_is_said_of_every_scheme(make_run: Make) -> None:
-    folders = [make_run("a", [0.5]), make_run("b", [0.5], scheme="fedavg", data__gamma=80.0)]
+def test_other_data_is_said_of_every_strategy(make_run: Make) -> None:
+    folders = [make_run("a", [0.5]), make_run("b", [0.5], strategy="fedavg", data__gamma=80.0)]
     groups = group_runs(load_runs(folders))
     assert [group.label for group in groups] == ["heroes (gamma=40)", "fedavg (gamma=80)"]
     assert groups[0].world != groups[1].world

@@ -16,9 +16,10 @@ import typer
 from heroes.cli import launch, options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
-from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError, did_you_mean
+from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError
 from heroes.report import (
     Comparison,
+    Metric,
     compare,
     comparison_pictures,
     load_runs,
@@ -28,7 +29,8 @@ from heroes.report import (
     write_page,
 )
 from heroes.settings.config import Config, parse, to_toml
-from heroes.settings.sections import SCHEMES, EngineConfig
+from heroes.settings.sections import EngineConfig
+from heroes.strategies import registry
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Job:
                 f"{str(self.folder)!r} holds a run with other settings; choose another --out or say --overwrite"
             )
         rows = read_records(self.folder).rows
-        return bool(rows) and rows[-1].get("stopped") is not None
+        return bool(rows) and rows[-1].stopped is not None
 
 
 def _but_engine(config: Config) -> Config:
@@ -64,9 +66,13 @@ def _but_engine(config: Config) -> Config:
 def compare_command(
     things: Annotated[
         list[str],
-        typer.Argument(metavar="TASK | RUN RUN …", help="A task or a TOML file to run, or run folders."),
+        typer.Argument(
+            metavar="EXPERIMENT | RUN RUN …", help="An experiment or a TOML file to run, or run folders."
+        ),
     ],
-    strategies: Annotated[str, typer.Option(help="The schemes, with commas between.")] = ",".join(SCHEMES),
+    strategies: Annotated[str, typer.Option(help="The strategies, with commas between.")] = ",".join(
+        registry.BUILT_IN
+    ),
     seeds: Annotated[str, typer.Option(help="The seeds, with commas between.")] = "0",
     until_accuracy: Annotated[
         float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")
@@ -79,22 +85,26 @@ def compare_command(
     rounds: options.Rounds = None,
     settings: options.Settings = None,
     out: Annotated[
-        Path | None, typer.Option(help="The comparison folder; by default runs/compare-TASK.")
+        Path | None, typer.Option(help="The comparison folder; by default runs/compare-EXPERIMENT.")
     ] = None,
     jobs: Annotated[
         int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")
     ] = 1,
     targets: Annotated[
-        str | None, typer.Option(help="Accuracies to reach (0 to 1), with commas between.")
+        str | None, typer.Option(help="Scores to reach (accuracy: 0 to 1), with commas between.")
     ] = None,
     smooth: Annotated[
-        int, typer.Option(min=1, help="Accuracy counts as the mean of so many evaluations.")
+        int, typer.Option(min=1, help="A score counts as the mean of so many evaluations.")
     ] = 1,
+    reference: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The strategy whose savings are told: heroes, else the first."),
+    ] = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run schemes side by side and compare them, or compare runs that exist. What is already done is not run
+    """Run strategies side by side and compare them, or compare runs that exist. What is already done is not run
     again.
     """
     marks = None if targets is None else [_number(text, "--targets") for text in targets.split(",")]
@@ -115,14 +125,14 @@ def compare_command(
         _run_all(planned, jobs, overwrite, quiet)
         folders = [job.folder for job in planned]
         out = planned[0].folder.parent
-    found = compare(load_runs(folders), targets=marks, smooth=smooth)
+    found = compare(load_runs(folders), targets=marks, smooth=smooth, reference=reference)
     _tell(found, as_json)
     if out is not None:
         _write(found, out, quiet)
 
 
 def _jobs(
-    task: str,
+    experiment: str,
     strategies: str,
     seeds: str,
     settings: list[str] | None,
@@ -132,8 +142,8 @@ def _jobs(
     for seed in dict.fromkeys(part.strip() for part in seeds.split(",")):
         for strategy in dict.fromkeys(part.strip() for part in strategies.split(",")):
             config = options.configuration(
-                task,
-                _scheme(strategy),
+                experiment,
+                _name(strategy),
                 settings,
                 {**named, "seed": int(_number(seed, "--seeds", whole=True))},
             )
@@ -144,15 +154,14 @@ def _jobs(
 def _refuse_mpi(planned: list[Job]) -> None:
     if launch.size() > 1 or any(job.config.engine.name == "mpi" for job in planned):
         raise ConfigError(
-            "heroes compare does not run under MPI: run each scheme by mpiexec -n 5 heroes run TASK --strategy NAME --engine mpi "
+            "heroes compare does not run under MPI: run each strategy by mpiexec -n 5 heroes run EXPERIMENT --strategy NAME --engine mpi "
             "--out FOLDER, then heroes compare FOLDER FOLDER"
         )
 
 
-def _scheme(name: str) -> str:
-    if name not in SCHEMES:
-        raise ConfigError(f"--strategies has {name!r}: {did_you_mean(name, SCHEMES)}")
-    return name
+def _name(strategy: str) -> str:
+    registry.find(strategy, "--strategies")
+    return strategy
 
 
 def _number(text: str, option: str, whole: bool = False) -> float:
@@ -179,7 +188,7 @@ def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> Non
 
 def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
     """Each run as `heroes run` in a process of its own; an interrupt reaches them all."""
-    from heroes.transport.engines.processes import cores
+    from heroes.transport.workers.pool import cores
 
     def work(job: Job) -> tuple[int, str] | None:
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -193,8 +202,9 @@ def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
             return done.returncode, last.removeprefix("error: ")
         if not quiet:
-            accuracy = json.loads(done.stdout)["accuracy"]
-            err_console.print(f"{job.name}: done, accuracy {100 * accuracy:.2f} %", markup=False)
+            came = json.loads(done.stdout)
+            score = Metric(came["metric"]).text(came["score"])
+            err_console.print(f"{job.name}: done, {came['metric']} {score}", markup=False)
         return None
 
     if not quiet:

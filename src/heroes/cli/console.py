@@ -17,9 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from heroes.messages import Lost, RoundRecord
-from heroes.report import Summary, Table, accuracy_curve
-from heroes.report.records import Row
-from heroes.report.summary import MEGABYTE, percent
+from heroes.report import Metric, Summary, Table, score_curve
+from heroes.report.summary import MEGABYTE
 from heroes.settings.config import Config
 
 out_console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -51,14 +50,13 @@ def print_pairs(pairs: list[tuple[str, str]], title: str | None = None) -> None:
 
 
 def print_table(table: Table) -> None:
-    """A table with a header; numbers to the right."""
-    shown = rich.table.Table(
-        title=table.title, title_justify="left", title_style="bold", box=rich.box.SIMPLE_HEAD, padding=(0, 1)
-    )
+    """A table with a header; numbers to the right. The title may be wider than the table."""
+    out_console.print(table.title, style="bold", markup=False)
+    shown = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=(0, 1))
     for place, name in enumerate(table.header):
         cells = [row[place] for row in table.rows]
         numbers = place > 0 and all(
-            not cell or cell[0].isdigit() or cell.startswith("not ") for cell in cells
+            not cell or cell.lstrip("-")[:1].isdigit() or cell.startswith("not ") for cell in cells
         )
         short = all(len(cell) <= 16 for cell in cells)
         shown.add_column(
@@ -71,10 +69,10 @@ def print_table(table: Table) -> None:
         out_console.print(table.note, markup=False)
 
 
-def print_summary(summary: Summary, rows: tuple[Row, ...] | list[Row], folder: Path) -> None:
-    """A run for people: its numbers and its accuracy curve."""
+def print_summary(summary: Summary, rows: Sequence[RoundRecord], folder: Path) -> None:
+    """A run for people: its numbers and the curve of its test scores."""
     print_pairs([*summary.lines(), ("run folder", str(folder))])
-    curve = accuracy_curve(
+    curve = score_curve(
         rows, width=min(out_console.width - 4, 72), ascii_only=out_console.encoding != "utf-8"
     )
     for line in curve:
@@ -172,8 +170,8 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching
 
 
 def _line(record: RoundRecord) -> str:
-    accuracy = "" if record.accuracy is None else f"accuracy {percent(record.accuracy)}  "
-    return f"{accuracy}time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s  traffic {record.traffic / MEGABYTE:,.1f} MB"
+    scored = "" if record.score is None else f"{record.metric} {Metric(record.metric).text(record.score)}  "
+    return f"{scored}time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s  traffic {record.traffic / MEGABYTE:,.1f} MB"
 
 
 def _counted(missing: Sequence[Lost]) -> str:
@@ -214,4 +212,4 @@ class _Notices:
     def _once(self, text: str) -> None:
         if text not in self.said:
             self.said.add(text)
-            self.console.print(f"note: {text}", style="yellow", soft_wrap=True)
+            self.console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)

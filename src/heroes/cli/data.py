@@ -92,18 +92,18 @@ def verify_command(
 
 @data_app.command("plot")
 def plot_command(
-    task: options.Task,
+    experiment: options.Experiment,
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture, without its ending.")] = Path(
         "labels"
     ),
     settings: options.Settings = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Draw which classes the clients of a task hold."""
-    from heroes.assemble import dataset, federated
+    """Draw which classes the clients of an experiment hold."""
+    from heroes.assemble.world import dataset, federated
     from heroes.report.shares_plot import label_distribution
 
-    config = options.configuration(task, None, settings, {})
+    config = options.configuration(experiment, None, settings, {})
     with work_in_progress(quiet) as progress:
         found = dataset(config, progress)
     with status("drawing", quiet):

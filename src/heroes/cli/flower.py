@@ -25,20 +25,22 @@ app.add_typer(flower, name="flower")
 @flower.command("init")
 def init_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the app is written.")],
-    task: Annotated[
-        str, typer.Option(help="A task (see `heroes list`) or the path of a TOML file.")
+    experiment: Annotated[
+        str, typer.Option(help="An experiment (see `heroes list`) or the path of a TOML file.")
     ] = "digits",
-    strategy: Annotated[str | None, typer.Option(help="The scheme, at the recipe's settings for it.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="The strategy, at the recipe's settings for it.")
+    ] = None,
     settings: options.Settings = None,
     own: Annotated[bool, typer.Option("--own", help="With a file for a model and data of your own.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an app that the folder already holds.")] = False,
 ) -> None:
-    """Write a Flower app that trains this task: `flwr run DIR SUPERLINK` starts it."""
+    """Write a Flower app that trains this experiment: `flwr run DIR SUPERLINK` starts it."""
     given = dict(parse_setting(text) for text in settings or [])
     named = {"engine.name": "flower", "engine.clock": given.get("engine.clock", "wall")}
     if own:
         named["task"] = given.get("task", folder.resolve().name)
-    config = options.configuration(task, strategy, settings, named)
+    config = options.configuration(experiment, strategy, settings, named)
     files = {
         "pyproject.toml": _project(folder, config, "own_parts" if own else "heroes.flower_app"),
         "config.toml": to_toml(config),

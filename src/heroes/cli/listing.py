@@ -17,7 +17,8 @@ from heroes.errors import ConfigError, did_you_mean
 from heroes.report import Summary, read_config, read_records
 from heroes.settings.config import keys
 from heroes.settings.recipes import TASKS
-from heroes.settings.sections import SCHEMES, EngineConfig
+from heroes.settings.sections import EngineConfig
+from heroes.strategies import registry
 
 
 @app.command("list")
@@ -25,12 +26,12 @@ def list_command(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="Only this: tasks, strategies, models, data, partitions, fleets, engines, config."
+            help="Only this: experiments, strategies, models, data, partitions, fleets, engines, config."
         ),
     ] = None,
 ) -> None:
-    """Show what there is: tasks, strategies, models, data sets, partitions, fleets, engines, configuration
-    keys.
+    """Show what there is: experiments, strategies, models, data sets, partitions, fleets, engines,
+    configuration keys.
     """
     kinds = _choices()
     if kind is not None and kind not in kinds:
@@ -49,10 +50,8 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
 
     engines = get_args(EngineConfig.model_fields["name"].annotation)
     return {
-        "tasks": _first_lines(TASKS),
-        "strategies": [
-            (name, _first_line(section).removeprefix("The scheme: ")) for name, section in SCHEMES.items()
-        ],
+        "experiments": _first_lines(TASKS),
+        "strategies": [(name, registry.summary(registry.find(name))) for name in registry.names()],
         "models": _first_lines(MODELS),
         "data": _first_lines(DATASETS),
         "partitions": _first_lines(PARTITIONS),

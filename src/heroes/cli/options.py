@@ -11,7 +11,9 @@ import typer
 from heroes.settings.config import Config, load, parse_setting
 from heroes.settings.recipes import recipe
 
-Task = Annotated[str, typer.Argument(help="A task (see `heroes list`) or the path of a TOML file.")]
+Experiment = Annotated[
+    str, typer.Argument(help="An experiment (see `heroes list`) or the path of a TOML file.")
+]
 Engine = Annotated[str | None, typer.Option(help="How tasks reach clients.")]
 Rounds = Annotated[int | None, typer.Option(help="Stop after this many rounds.")]
 Settings = Annotated[
@@ -24,15 +26,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON o
 
 
 def configuration(
-    task: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]
+    experiment: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]
 ) -> Config:
-    """What a user means by a task's name or a file's path, a scheme, `--set` and options with names of their
-    own.
+    """What a user means by an experiment's name or a file's path, a strategy, `--set` and options with names of
+    their own.
     """
     given = dict(parse_setting(text) for text in settings or [])
     strategy = strategy or given.pop("strategy.name", None)
-    path = Path(task)
+    path = Path(experiment)
     config = (
-        load(path, recipe, strategy) if path.suffix == ".toml" or path.is_file() else recipe(task, strategy)
+        load(path, recipe, strategy)
+        if path.suffix == ".toml" or path.is_file()
+        else recipe(experiment, strategy)
     )
     return config.changed(given | {key: value for key, value in named.items() if value is not None})

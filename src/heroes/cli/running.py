@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,6 @@ from heroes.cli import launch, options
 from heroes.cli.app import INTERRUPTED, app
 from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
 from heroes.errors import HeroesError
-from heroes.messages import plain
 from heroes.settings.config import parse_setting
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ Report = Annotated[bool, typer.Option(help="Write report.html into the run folde
 
 @app.command("run")
 def run_command(
-    task: options.Task,
-    strategy: Annotated[str | None, typer.Option(help="The scheme, at the recipe's settings for it.")] = None,
+    experiment: options.Experiment,
+    strategy: Annotated[
+        str | None, typer.Option(help="The strategy, at the recipe's settings for it.")
+    ] = None,
     engine: options.Engine = None,
     seed: Annotated[int | None, typer.Option(help="All randomness comes from it.")] = None,
     rounds: options.Rounds = None,
@@ -44,7 +46,7 @@ def run_command(
     """Train a federation and write a run folder."""
     _serve_if_not_first()
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
-    config = options.configuration(task, strategy, settings, named)
+    config = options.configuration(experiment, strategy, settings, named)
     launch.refuse_many(config.engine.name)
     folder = (
         out
@@ -85,9 +87,10 @@ def resume_command(
 def _serve_if_not_first() -> None:
     """Under MPI the first process is the one that was asked; the others serve it until it is done."""
     if launch.rank() > 0:
-        from heroes.runs.running import serve
+        from heroes.assemble import NOTHING, followed
+        from heroes.transport.engines import mpi
 
-        serve()
+        mpi.serve(partial(followed, NOTHING))
 
 
 @contextmanager
@@ -106,7 +109,7 @@ def _tell(finished: Run, folder: Path, as_json: bool, report: bool, quiet: bool)
     if as_json:
         print(json.dumps({"folder": str(folder), **finished.summary().as_json()}))
     else:
-        print_summary(finished.summary(), [plain(record) for record in finished.records], folder)
+        print_summary(finished.summary(), finished.records, folder)
     if report:
         _write_report(folder, quiet)
 

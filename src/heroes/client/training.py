@@ -16,7 +16,7 @@ from heroes.client.objectives import CLASSIFICATION, Objective
 from heroes.client.optimisers import Sgd
 from heroes.client.probing import Batch, Probe, estimate, probe
 from heroes.client.terms import Term
-from heroes.contracts import Optimiser
+from heroes.contracts import LocalOptimiser
 from heroes.data.examples import Examples
 from heroes.errors import ExchangeError, said
 from heroes.messages import Integers, Lost, Task, Tensors, Update
@@ -38,7 +38,7 @@ class LocalSettings:
     batch_size: int = 32
     objective: Objective = CLASSIFICATION
     terms: tuple[Term, ...] = ()
-    optimiser: Optimiser = field(default_factory=Sgd)
+    optimiser: LocalOptimiser = field(default_factory=Sgd)
     clip: float | None = None
     train_in: str = "factors"
     probes: int = 2

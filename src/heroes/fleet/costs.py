@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,19 +14,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 from torch.utils.module_tracker import ModuleTracker
-
-from heroes.messages import Floats, Integers
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Per width, index p - 1: FLOPs of one local step, FLOPs of one probe gradient, bytes each way."""
-
-    step_flops: Floats
-    probe_flops: Floats
-    bytes_up: Integers
-    bytes_down: Integers
-
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 

@@ -2,8 +2,9 @@
 
 from heroes.report.compare import compare
 from heroes.report.comparison import Comparison, Measure
-from heroes.report.curve import accuracy_curve
+from heroes.report.curve import score_curve
 from heroes.report.measures import Spread
+from heroes.report.metrics import Metric
 from heroes.report.page import comparison_pictures, run_pictures, write_page
 from heroes.report.records import Records, read_config, read_records
 from heroes.report.runs import Group, RunData, group_runs, load_run, load_runs
@@ -15,12 +16,12 @@ __all__ = [
     "Comparison",
     "Group",
     "Measure",
+    "Metric",
     "Records",
     "RunData",
     "Spread",
     "Summary",
     "Table",
-    "accuracy_curve",
     "compare",
     "comparison_pictures",
     "group_runs",
@@ -30,5 +31,6 @@ __all__ = [
     "read_records",
     "run_pictures",
     "save_figure",
+    "score_curve",
     "write_page",
 ]

@@ -1,4 +1,4 @@
-"""Several runs side by side: what each scheme spent to reach an accuracy, and what Heroes saved. Pure
+"""Several runs side by side: what each strategy spent to reach a target, and what one of them saved. Pure
 functions on `RunData`.
 
 Means and deviations are over seeds. What was not reached is None, and said; nothing is filled in.
@@ -9,22 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from heroes.errors import ConfigError, HeroesError
+from heroes.errors import ConfigError, HeroesError, did_you_mean
 from heroes.report.comparison import Comparison, Measure
 from heroes.report.gains import gains
 from heroes.report.measures import (
     Evaluation,
     Spread,
-    accuracy_at,
+    chosen_targets,
     evaluations,
     mean_waiting,
     reach,
     round_marks,
-    round_targets,
+    score_at,
 )
+from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, repeated
 from heroes.report.summary import MEGABYTE, Summary
 
+REFERENCE = "heroes"  # by default, where there are runs of it
 Found = dict[int, list[Evaluation]]
 COSTS: dict[str, tuple[str, Callable[[Evaluation], float]]] = {
     "seconds": ("s", lambda each: each.seconds),
@@ -40,25 +42,30 @@ def compare(
     times: Sequence[float] | None = None,
     traffic: Sequence[float] | None = None,
     smooth: int = 1,
+    reference: str | None = None,
 ) -> Comparison:
-    """Compare runs of one task.
+    """Compare runs of one experiment.
 
-    Targets are accuracies from 0 to 1, times seconds of the runs' clock, traffic megabytes; round numbers are
-    chosen where they are not given. Accuracy counts as the mean of the last `smooth` evaluations.
+    Targets are values of the main metric (accuracies from 0 to 1), times seconds of the runs' clock, traffic
+    megabytes; round numbers are chosen where they are not given. A score counts as the mean of the last
+    `smooth` evaluations. `reference` is the strategy whose savings are told: heroes if there, else the first.
     """
     _refuse(runs, targets, times, traffic, smooth)
     groups = group_runs(runs)
     used = [run for group in groups for run in group.runs]
     found = {id(run): evaluations(run.rows, smooth) for run in used}
-    best = max((each.accuracy for series in found.values() for each in series), default=0.0)
+    scores = [each.score for series in found.values() for each in series]
     marks = {
-        "targets": _sorted(targets, round_targets(best)),
-        "times": _sorted(times, round_marks(min(run.rows[-1]["seconds"] for run in used))),
-        "traffic": _sorted(traffic, round_marks(min(run.rows[-1]["traffic"] for run in used) / MEGABYTE)),
+        "targets": _sorted(targets, chosen_targets(runs[0].metric, scores)),
+        "times": _sorted(times, round_marks(min(run.rows[-1].seconds for run in used))),
+        "traffic": _sorted(traffic, round_marks(min(run.rows[-1].traffic for run in used) / MEGABYTE)),
     }
     measures = [measure for group in groups for measure in _measures(group, found, marks)]
     saved, notes = gains(
-        groups, marks["targets"], lambda group, name, target: _cost(group.runs, found, target, name)
+        groups,
+        _reference(groups, reference),
+        marks["targets"],
+        lambda group, name, target: _cost(group.runs, found, target, name),
     )
     said = [note for run in runs for note in run.notes]
     return Comparison(
@@ -76,8 +83,9 @@ def _refuse(
     if not runs:
         raise HeroesError("there is nothing to compare: give at least one run folder")
     for what, of in (
-        ("of different tasks", [run.task for run in runs]),
+        ("of different experiments", [run.task for run in runs]),
         ("by different clocks", [run.clock for run in runs]),
+        ("that go by different metrics", [_described(run.metric) for run in runs]),
     ):
         labels: dict[str, list[str]] = {}
         for run, kind in zip(runs, of, strict=True):
@@ -86,16 +94,34 @@ def _refuse(
             said = "; ".join(f"{kind} ({', '.join(names)})" for kind, names in sorted(labels.items()))
             raise HeroesError(f"runs {what} cannot be compared: {said}")
     for target in targets or ():
-        if not 0 < target <= 1:
-            raise ConfigError(
-                f"target accuracy is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 %"
-            )
+        _refuse_target(target, runs[0].metric)
     for name, values in (("time", times), ("traffic", traffic)):
         for value in values or ():
             if not 0 < value < math.inf:
                 raise ConfigError(f"{name} is {value:g}: it should be above 0")
     if smooth < 1:
         raise ConfigError(f"smooth is {smooth}: it should be 1 (no smoothing) or more evaluations")
+
+
+def _described(metric: Metric) -> str:
+    return f"{metric.name}, lower is better" if metric.lower_is_better else metric.name
+
+
+def _refuse_target(target: float, metric: Metric) -> None:
+    if metric.share and not 0 < target <= 1:
+        raise ConfigError(
+            f"target {metric.name} is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 %"
+        )
+    if not math.isfinite(target):
+        raise ConfigError(f"target {metric.name} is {target:g}: it should be a finite number")
+
+
+def _reference(groups: Sequence[Group], wanted: str | None) -> str:
+    """The strategy that others are compared with."""
+    there = list(dict.fromkeys(group.strategy for group in groups))
+    if wanted is not None and wanted not in there:
+        raise ConfigError(f"reference is {wanted!r}: {did_you_mean(wanted, there)}")
+    return wanted or (REFERENCE if REFERENCE in there else there[0])
 
 
 def _sorted(given: Sequence[float] | None, chosen: Sequence[float]) -> list[float]:
@@ -105,17 +131,18 @@ def _sorted(given: Sequence[float] | None, chosen: Sequence[float]) -> list[floa
 def _measures(group: Group, found: Found, marks: dict[str, list[float]]) -> list[Measure]:
     """Everything about one group but its gains."""
     label, series = group.label, [(run, found[id(run)]) for run in group.runs]
+    metric = group.runs[0].metric.name
     costs = [
-        Measure(label, f"{name} to accuracy", unit, _cost(group.runs, found, target, name), target)
+        Measure(label, f"{name} to {metric}", unit, _cost(group.runs, found, target, name), target)
         for name, (unit, _) in COSTS.items()
         for target in marks["targets"]
     ]
     by_time = [
         Measure(
             label,
-            "accuracy at seconds",
+            f"{metric} at seconds",
             "",
-            Spread(tuple(accuracy_at(*each, seconds=limit) for each in series)),
+            Spread(tuple(score_at(*each, seconds=limit) for each in series)),
             limit,
         )
         for limit in marks["times"]
@@ -123,9 +150,9 @@ def _measures(group: Group, found: Found, marks: dict[str, list[float]]) -> list
     by_traffic = [
         Measure(
             label,
-            "accuracy at traffic",
+            f"{metric} at traffic",
             "",
-            Spread(tuple(accuracy_at(*each, megabytes=limit) for each in series)),
+            Spread(tuple(score_at(*each, megabytes=limit) for each in series)),
             limit,
         )
         for limit in marks["traffic"]
@@ -135,14 +162,15 @@ def _measures(group: Group, found: Found, marks: dict[str, list[float]]) -> list
 
 def _whole(group: Group, found: Found) -> list[Measure]:
     """What the runs of a group came to in the end."""
-    accuracies = [[each.accuracy for each in found[id(run)]] for run in group.runs]
+    metric = group.runs[0].metric
+    scores = [[each.score for each in found[id(run)]] for run in group.runs]
     ends = [run.rows[-1] for run in group.runs]
     values: dict[tuple[str, str], list[float | None]] = {
-        ("accuracy", ""): [series[-1] if series else None for series in accuracies],
-        ("best accuracy", ""): [max(series, default=None) for series in accuracies],
-        ("rounds", "rounds"): [end["round"] for end in ends],
-        ("seconds", "s"): [end["seconds"] for end in ends],
-        ("traffic", "MB"): [end["traffic"] / MEGABYTE for end in ends],
+        (metric.label, ""): [series[-1] if series else None for series in scores],
+        (f"best {metric.name}", ""): [metric.best(series) for series in scores],
+        ("rounds", "rounds"): [end.round for end in ends],
+        ("seconds", "s"): [end.seconds for end in ends],
+        ("traffic", "MB"): [end.traffic / MEGABYTE for end in ends],
         ("waiting", "s"): [mean_waiting(run) for run in group.runs],
     }
     return [Measure(group.label, what, unit, Spread(tuple(each))) for (what, unit), each in values.items()]
@@ -164,17 +192,17 @@ def _losses(group: Group) -> list[Measure]:
         )
         for cause in causes
     ]
-    spent = Spread(tuple(run.rows[-1].get("epsilon") for run in group.runs))
+    spent = Spread(tuple(run.rows[-1].epsilon for run in group.runs))
     return [*lost, *([Measure(group.label, "epsilon", "", spent)] if spent.reached else [])]
 
 
 def _by_width(group: Group) -> list[Measure]:
-    tables = [Summary.of(run.rows).accuracy_by_width for run in group.runs]
+    tables = [run.rows[-1].score_by_width for run in group.runs]
     widths = sorted({width for table in tables for width in table})
     return [
         Measure(
             group.label,
-            "accuracy at width",
+            f"{group.runs[0].metric.name} at width",
             "",
             Spread(tuple(table.get(width) for table in tables)),
             float(width),
@@ -184,5 +212,5 @@ def _by_width(group: Group) -> list[Measure]:
 
 
 def _cost(runs: Sequence[RunData], found: Found, target: float, name: str) -> Spread:
-    reached = [reach(found[id(run)], target) for run in runs]
+    reached = [reach(found[id(run)], target, run.metric) for run in runs]
     return Spread(tuple(None if each is None else COSTS[name][1](each) for each in reached))

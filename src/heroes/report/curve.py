@@ -1,47 +1,55 @@
-"""A small accuracy curve for the terminal, as plain text."""
+"""A small curve of the test scores for the terminal, as plain text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from heroes.messages import RoundRecord
 from heroes.report.measures import Evaluation, evaluations
-from heroes.report.records import Row
+from heroes.report.metrics import Metric
 
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # braille: two columns of four dots, from the top
 BRAILLE = 0x2800
-LABEL = 6  # room for "100 % "
+LABEL = 6  # room for "100 % ", at least
 
 
-def accuracy_curve(
-    rows: Sequence[Row], width: int = 60, height: int = 8, *, ascii_only: bool = False
+def score_curve(
+    rows: Sequence[RoundRecord], width: int = 60, height: int = 8, *, ascii_only: bool = False
 ) -> list[str]:
-    """Accuracy over time in `height` lines of at most `width` characters, and two lines for the time axis.
+    """The main metric over time in `height` lines of at most `width` characters, and two lines for the time axis.
 
     No lines where nothing was evaluated. `ascii_only` is for terminals that have no braille.
     """
     found = evaluations(rows)
     if not found:
         return []
-    columns, lines = max(8, width - LABEL - 2), max(2, height)
-    low, high = _range(found)
+    low, high = _range(found, metric := Metric.of(rows))
+    labels = [f"{metric.target(value)} " for value in (high, low)]
+    room = max(LABEL, *map(len, labels))
+    columns, lines = max(8, width - room - 2), max(2, height)
     across, down = (1, 1) if ascii_only else (2, 4)
     heights = _heights(found, columns * across, low, high, lines * down)
     picture = _letters(heights, columns, lines) if ascii_only else _braille(heights, columns, lines)
     edge, corner, floor = ("|", "+", "-") if ascii_only else ("┤", "└", "─")
-    labels = _labels(low, high, lines)
-    body = [f"{labels.get(line, ''):>{LABEL}}{edge}{text}".rstrip() for line, text in enumerate(picture)]
+    beside = [labels[0], *[""] * (lines - 2), labels[1]]
+    body = [f"{label:>{room}}{edge}{text}".rstrip() for label, text in zip(beside, picture, strict=True)]
     end = f"{found[-1].seconds:,.1f} s"
-    title = f"{rows[-1].get('clock', 'virtual')} time"
+    title = f"{rows[-1].clock} time"
     axis = f"0 s{title.center(max(len(title) + 2, columns - 3 - len(end)))}{end}"
-    return [*body, " " * LABEL + corner + floor * columns, " " * (LABEL + 1) + axis]
+    return [*body, " " * room + corner + floor * columns, " " * (room + 1) + axis]
 
 
-def _range(found: Sequence[Evaluation]) -> tuple[float, float]:
-    """Whole tens of percent around the accuracies."""
-    low = math.floor(10 * min(each.accuracy for each in found) + 1e-9) / 10
-    high = math.ceil(10 * max(each.accuracy for each in found) - 1e-9) / 10
-    return low, max(high, low + 0.1)
+def _range(found: Sequence[Evaluation], metric: Metric) -> tuple[float, float]:
+    """Round numbers around the scores: whole tens of percent for shares."""
+    least, most = min(each.score for each in found), max(each.score for each in found)
+    if metric.share:
+        low = math.floor(10 * least + 1e-9) / 10
+        return low, max(math.ceil(10 * most - 1e-9) / 10, low + 0.1)
+    span = (most - least) or abs(most) or 1.0
+    step = 10.0 ** math.floor(math.log10(max(span, 1e-280)))
+    low = math.floor(least / step + 1e-9) * step
+    return low, max(math.ceil(most / step - 1e-9) * step, low + step)
 
 
 def _heights(
@@ -53,8 +61,8 @@ def _heights(
     for column in range(columns):
         time = end * (column + 1) / columns if end > 0 else 0.0
         before = [each for each in found if each.seconds <= time * (1 + 1e-12)]
-        part = (before[-1].accuracy - low) / (high - low) if before else None
-        heights.append(None if part is None else min(steps - 1, math.floor(part * steps)))
+        part = (before[-1].score - low) / (high - low) if before else None
+        heights.append(None if part is None else max(0, min(steps - 1, math.floor(part * steps))))
     return heights
 
 
@@ -78,8 +86,3 @@ def _letters(heights: Sequence[int | None], columns: int, lines: int) -> list[st
         if height is not None:
             cells[lines - 1 - height][place] = "*"
     return ["".join(line) for line in cells]
-
-
-def _labels(low: float, high: float, lines: int) -> dict[int, str]:
-    """The accuracy at the top and at the bottom."""
-    return {0: f"{100 * high:.0f} % ", lines - 1: f"{100 * low:.0f} % "}

@@ -18,10 +18,10 @@ from heroes.report.compare import compare
 from heroes.report.comparison import Comparison
 from heroes.report.page_style import CSS
 from heroes.report.plots import (
-    accuracy_against_skew,
-    accuracy_against_time,
-    accuracy_against_traffic,
     resources_to_targets,
+    score_against_skew,
+    score_against_time,
+    score_against_traffic,
     waiting_per_round,
 )
 from heroes.report.run_plots import block_counters, round_timeline, widths_and_steps
@@ -70,16 +70,18 @@ def comparison_pictures(found: Comparison) -> list[Picture]:
         if len(runs) > len(found.groups)
         else ""
     )
+    name, stem = found.metric.name, found.metric.file_name
+    side = "below" if found.metric.lower_is_better else "above"
     drawn = [
         (
-            "accuracy-time",
-            accuracy_against_time(found.groups, found.smooth),
-            f"Test accuracy over {found.clock} time.{spread}",
+            f"{stem}-time",
+            score_against_time(found.groups, found.smooth),
+            f"Test {name} over {found.clock} time.{spread}",
         ),
         (
-            "accuracy-traffic",
-            accuracy_against_traffic(found.groups, found.smooth),
-            f"Test accuracy over bytes sent.{spread}",
+            f"{stem}-traffic",
+            score_against_traffic(found.groups, found.smooth),
+            f"Test {name} over bytes sent.{spread}",
         ),
         (
             "waiting",
@@ -89,11 +91,11 @@ def comparison_pictures(found: Comparison) -> list[Picture]:
         (
             "resources",
             resources_to_targets(found),
-            "Time and traffic to the first evaluation at or above each accuracy.",
+            f"Time and traffic to the first evaluation at or {side} each target {name}.",
         ),
-        ("skew", accuracy_against_skew(runs), "Test accuracy against how unevenly the data is shared out."),
+        ("skew", score_against_skew(runs), f"Test {name} against how unevenly the data is shared out."),
     ]
-    return [Picture(name, figure, caption) for name, figure, caption in drawn if figure is not None]
+    return [Picture(stem, figure, caption) for stem, figure, caption in drawn if figure is not None]
 
 
 def run_pictures(run: RunData) -> list[Picture]:
@@ -115,7 +117,7 @@ def run_pictures(run: RunData) -> list[Picture]:
 
 
 def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
-    """Write the report of some runs of one task to one HTML file; a comparison made before may be given."""
+    """Write the report of some runs of one experiment to one HTML file; a comparison made before may be given."""
     content = page(comparison or compare(runs))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +130,7 @@ def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | Non
 def page(found: Comparison) -> str:
     """The report as text."""
     count = sum(len(group.runs) for group in found.groups)
-    schemes = ", ".join(dict.fromkeys(group.scheme for group in found.groups))
+    strategies = ", ".join(dict.fromkeys(group.strategy for group in found.groups))
     clock = "Time is virtual" if found.clock == "virtual" else "Time is as it passed"
     tables = found.tables()
     sections = [
@@ -146,7 +148,7 @@ def page(found: Comparison) -> str:
     return PAGE.substitute(
         title=escape(f"heroes: {found.task}"),
         subtitle=escape(
-            f"{count} {'run' if count == 1 else 'runs'} of {schemes}. {clock}; traffic is both ways."
+            f"{count} {'run' if count == 1 else 'runs'} of {strategies}. {clock}; traffic is both ways."
         ),
         css=CSS,
         body="\n".join(section for section in sections if section),
@@ -163,8 +165,8 @@ def _notes(notes: Iterable[str]) -> str:
 
 
 def _table(table: Table, groups: Sequence[Group] = ()) -> str:
-    """A table; rows that are called by a group get the colour of its scheme."""
-    colours = {group.label: colour(group.scheme) for group in groups}
+    """A table; rows that are called by a group get the colour of its strategy."""
+    colours = {group.label: colour(group.strategy) for group in groups}
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
     rows = "".join(
         f'<tr><th scope="row">{_dot(colours.get(name))}{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
@@ -248,9 +250,9 @@ def _provenance(groups: Sequence[Group]) -> str:
     """Where every run is and how it ended, then what they ran on, once for all that ran on the same."""
     runs = [run for group in groups for run in group.runs]
     places = tuple(
-        (str(run.path), run.scheme, str(run.seed), str(run.rows[-1]["round"]), _ended(run)) for run in runs
+        (str(run.path), run.strategy, str(run.seed), str(run.rows[-1].round), _ended(run)) for run in runs
     )
-    where = _table(Table("Run folders", ("folder", "scheme", "seed", "rounds", "ended by"), places))
+    where = _table(Table("Run folders", ("folder", "strategy", "seed", "rounds", "ended by"), places))
     seen: dict[str, list[RunData]] = {}
     for run in runs:
         seen.setdefault(json.dumps(run.environment, sort_keys=True), []).append(run)
@@ -265,5 +267,5 @@ def _provenance(groups: Sequence[Group]) -> str:
 
 
 def _ended(run: RunData) -> str:
-    stopped = run.rows[-1].get("stopped")
-    return "not finished" if stopped is None else str(stopped)
+    stopped = run.rows[-1].stopped
+    return "not finished" if stopped is None else stopped

@@ -10,7 +10,8 @@ import numpy as np
 
 from heroes.messages import Floats
 from heroes.report.comparison import Comparison
-from heroes.report.measures import Evaluation, Spread, accuracy_at, evaluations
+from heroes.report.measures import WIDE, Evaluation, Spread, evaluations, score_at
+from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, series_along
 from heroes.report.style import colour, dashes, dress, hatch, legend, marker, new_figure, whole_numbers
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MEGABYTES, ACCURACY = "traffic, both ways (MB)", "test accuracy (%)"
+MEGABYTES = "traffic, both ways (MB)"
 LEVELS = {  # the setting that says how skewed the data is: its label, and the partitions it applies to
     "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "by_device")),
     "data.phi": ("φ: classes a client lacks", ("missing",)),
@@ -33,22 +34,24 @@ def seconds_of(groups: Sequence[Group]) -> str:
     return f"{clocks[0]} time (s)" if clocks else "time (s)"
 
 
-def accuracy_against_time(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
-    """Accuracy of the complete model over time: the mean over seeds, the deviation shaded, every run thin."""
-    return _accuracy(groups, smooth, "Accuracy against time", seconds_of(groups), lambda each: each.seconds)
+def score_against_time(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
+    """The main metric of the complete model over time: the mean over seeds, the deviation shaded, every run
+    thin.
+    """
+    return _scores(groups, smooth, "time", seconds_of(groups), lambda each: each.seconds)
 
 
-def accuracy_against_traffic(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
-    """Accuracy of the complete model over the bytes sent both ways."""
-    return _accuracy(groups, smooth, "Accuracy against traffic", MEGABYTES, lambda each: each.megabytes)
+def score_against_traffic(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
+    """The main metric of the complete model over the bytes sent both ways."""
+    return _scores(groups, smooth, "traffic", MEGABYTES, lambda each: each.megabytes)
 
 
 def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
     """How long the clients of a round waited for the slowest, on average."""
 
     def curve(run: RunData) -> Curve:
-        return np.array([row["round"] for row in run.rows], float), np.array(
-            [row["waiting"] for row in run.rows], float
+        return np.array([row.round for row in run.rows], float), np.array(
+            [row.waiting for row in run.rows], float
         )
 
     curves = [(group, [curve(run) for run in group.runs]) for group in groups]
@@ -65,12 +68,13 @@ def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
 
 
 def resources_to_targets(found: Comparison) -> Figure | None:
-    """Seconds and traffic to each target accuracy. What was not reached has no bar, and says so."""
-    targets = found.places("seconds to accuracy")
+    """Seconds and traffic to each target. What was not reached has no bar, and says so."""
+    metric, targets = found.metric, found.targets
     if not targets:
         return None
     figure, both = new_figure(5.6, rows=2)
-    whats, units = ("seconds to accuracy", "traffic to accuracy"), (seconds_of(found.groups), MEGABYTES)
+    whats = (f"seconds to {metric.name}", f"traffic to {metric.name}")
+    units = (seconds_of(found.groups), MEGABYTES)
     for axes, what, unit in zip(both, whats, units, strict=True):
         for place, group in enumerate(found.groups):
             spreads = [found.find(group.label, what, target) or Spread(()) for target in targets]
@@ -81,12 +85,12 @@ def resources_to_targets(found: Comparison) -> Figure | None:
                 (place - (len(found.groups) - 1) / 2) * 0.8 / len(found.groups),
                 0.8 / len(found.groups),
             )
-        axes.set_xticks(range(len(targets)), [f"{100 * target:.4g} %" for target in targets])
+        axes.set_xticks(range(len(targets)), [metric.target(target) for target in targets])
         axes.set_xlim(-0.5, len(targets) - 0.5)
         dress(
             axes,
-            f"{'Traffic' if unit == MEGABYTES else 'Time'} to reach an accuracy",
-            "target accuracy",
+            f"{'Traffic' if unit == MEGABYTES else 'Time'} to reach a target {metric.name}",
+            f"target {metric.name}",
             unit,
         )
         axes.grid(visible=False, axis="x")
@@ -95,8 +99,8 @@ def resources_to_targets(found: Comparison) -> Figure | None:
     return figure
 
 
-def accuracy_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
-    """Accuracy against how unevenly the data is shared out, for runs that differ in it; at the end, or at
+def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
+    """The main metric against how unevenly the data is shared out, for runs that differ in it; at the end, or at
     some time.
     """
     key = next((key for key in LEVELS if len({_level(run, key) for run in runs} - {None}) > 1), None)
@@ -106,7 +110,8 @@ def accuracy_against_skew(runs: Sequence[RunData], at_seconds: float | None = No
     for line in series_along([run for run in runs if _level(run, key) is not None], key):
         _skew_line(axes, line, key, at_seconds)
     when = "at the end" if at_seconds is None else f"after {at_seconds:g} {runs[0].clock} s"
-    dress(axes, f"Accuracy {when} against skew of the data", LEVELS[key][0], ACCURACY)
+    metric = runs[0].metric
+    dress(axes, f"Test {metric.name} {when} against skew of the data", LEVELS[key][0], metric.axis)
     if key == "data.alpha":
         axes.set_xscale("log")
     legend(figure, axes)
@@ -127,19 +132,20 @@ def _level(run: RunData, key: str) -> float | None:
 def _skew_line(axes: Axes, line: Group, key: str, at_seconds: float | None) -> None:
     points: list[tuple[float, Spread]] = []
     for group in group_runs(line.runs):
-        accuracies = [_final(run, at_seconds) for run in group.runs]
+        scores = [_final(run, at_seconds) for run in group.runs]
         level = _level(group.runs[0], key)
-        if level is not None and any(each is not None for each in accuracies):
-            points.append((level, Spread(tuple(accuracies))))
+        if level is not None and any(each is not None for each in scores):
+            points.append((level, Spread(tuple(scores))))
     points.sort(key=lambda point: point[0])
+    scale = line.runs[0].metric.scale
     axes.errorbar(
         [level for level, _ in points],
-        [100 * (spread.mean or 0) for _, spread in points],
-        [100 * (spread.std or 0) for _, spread in points],
+        [scale * (spread.mean or 0) for _, spread in points],
+        [scale * (spread.std or 0) for _, spread in points],
         label=line.label,
-        color=colour(line.scheme),
+        color=colour(line.strategy),
         linestyle=dashes(line),
-        marker=marker(line.scheme),
+        marker=marker(line.strategy),
         capsize=3,
     )
 
@@ -147,14 +153,14 @@ def _skew_line(axes: Axes, line: Group, key: str, at_seconds: float | None) -> N
 def _final(run: RunData, at_seconds: float | None) -> float | None:
     found = evaluations(run.rows)
     if at_seconds is not None:
-        return accuracy_at(run, found, seconds=at_seconds)
-    return found[-1].accuracy if found else None
+        return score_at(run, found, seconds=at_seconds)
+    return found[-1].score if found else None
 
 
 def _bars(axes: Axes, group: Group, spreads: Sequence[Spread], shift: float, width: float) -> None:
     """The bars of one group; hatched where only some of its runs reached the target."""
     look: dict[str, Any] = {
-        "color": colour(group.scheme),
+        "color": colour(group.strategy),
         "hatch": hatch(group),
         "edgecolor": "white",
         "linewidth": 0.5,
@@ -187,13 +193,13 @@ def _unreached(spread: Spread) -> str:
     )
 
 
-def _accuracy(
-    groups: Sequence[Group], smooth: int, title: str, x_label: str, x: Callable[[Evaluation], float]
+def _scores(
+    groups: Sequence[Group], smooth: int, against: str, x_label: str, x: Callable[[Evaluation], float]
 ) -> Figure | None:
     def curve(run: RunData) -> Curve:
         found = evaluations(run.rows, smooth)
         return np.array([x(each) for each in found], float), np.array(
-            [100 * each.accuracy for each in found], float
+            [run.metric.scale * each.score for each in found], float
         )
 
     curves = [(group, [line for line in map(curve, group.runs) if len(line[0])]) for group in groups]
@@ -203,20 +209,35 @@ def _accuracy(
     for group, lines in curves:
         if lines:
             _draw(axes, group, lines)
-    dress(axes, title, x_label, ACCURACY)
+    metric = groups[0].runs[0].metric
+    dress(axes, f"Test {metric.name} against {against}", x_label, metric.axis)
     axes.set_xlim(left=0)
-    lowest = min(float(y.min()) for _, lines in curves for _, y in lines)
-    axes.set_ylim(max(0.0, 10 * math.floor(lowest / 10)), 100)
+    _fit(axes, metric, np.concatenate([y for _, lines in curves for _, y in lines]))
     legend(figure, axes)
     return figure
 
 
+def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
+    """Where the axis of the scores begins and ends: shares at 100 % from whole tens, others around what there
+    is, from 0 where that is not far, and by powers of ten where they lie far apart.
+    """
+    low, high = float(values.min()), float(values.max())
+    if metric.share:
+        axes.set_ylim(max(0.0, 10 * math.floor(low / 10)), max(100.0, high))
+    elif 0 < low < high / WIDE:
+        axes.set_yscale("log")
+    elif 0 <= low < high / 2:
+        axes.set_ylim(bottom=0)
+
+
 def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
     """One run as it is; several as their mean, with the deviation shaded and each run as a thin line behind."""
-    look: dict[str, Any] = {"color": colour(group.scheme), "linestyle": dashes(group)}
+    look: dict[str, Any] = {"color": colour(group.strategy), "linestyle": dashes(group)}
     if len(curves) == 1:
         (x, y), every = curves[0], max(1, len(curves[0][0]) // 10)
-        axes.plot(x, y, label=group.label, marker=marker(group.scheme), markersize=4, markevery=every, **look)
+        axes.plot(
+            x, y, label=group.label, marker=marker(group.strategy), markersize=4, markevery=every, **look
+        )
         return
     for x, y in curves:
         axes.plot(x, y, linewidth=0.7, alpha=0.35, **look)
@@ -226,7 +247,7 @@ def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
         grid,
         mean,
         label=group.label,
-        marker=marker(group.scheme),
+        marker=marker(group.strategy),
         markersize=4,
         markevery=max(1, len(grid) // 8),
         **look,

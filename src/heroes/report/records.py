@@ -1,4 +1,4 @@
-"""Read what a run wrote down."""
+"""Reads what a run wrote down. `RoundRecord` is the schema, also for rows that version 0.1.0 wrote."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from heroes.errors import RunFolderError
+from heroes.messages import LARGEST, RoundRecord
 from heroes.settings import toml_text
 
-Row = Mapping[str, Any]
+LONGEST_NAME = 64  # of a metric, in characters
+LONGEST_TEXT = 10_000
+MOST_ENTRIES = 10_000_000  # in a list or a section
+WIDEST = 10**9
+_SHOWN = 60  # characters of a wrong value in a message
+_RECORD = TypeAdapter(RoundRecord)
+_MOVED = ("tau_star", "rounds_left", "rule", "deadline")  # what 0.1.0 wrote beside the facts
+_UNREACHABLE = "strategy.threshold could not be reached with the estimates of that time"
 
 
 @dataclass(frozen=True)
 class Records:
     """The rounds of a run, oldest first. `torn` says that the last line was cut off and is left out."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[RoundRecord, ...]
     torn: bool = False
 
 
@@ -33,23 +43,120 @@ def read_records(folder: Path) -> Records:
         raise RunFolderError(f"{str(folder)!r} is not a run folder: it has no records.jsonl") from None
     except OSError as error:
         raise RunFolderError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    rows: list[Row] = []
     whole, tail = lines[:-1], lines[-1]
+    rows = []
     for number, line in enumerate(whole, 1):
-        row = _row(line)
-        if row is None:
-            raise RunFolderError(f"{str(path)!r} is damaged: line {number} is not a record")
-        rows.append(row)
+        try:
+            rows.append(read_record(line))
+        except ValueError as error:
+            raise RunFolderError(f"line {number} of {str(path)!r} is damaged: {error}") from None
     return Records(tuple(rows), torn=tail != "")
 
 
-def _row(line: str) -> Row | None:
+def read_record(line: str) -> RoundRecord:
+    """One line as a record. A ValueError says in a few words which key is wrong."""
     try:
         row = json.loads(line)
+        flaw = _flaw(row)
     except (ValueError, RecursionError):
+        raise ValueError("it is not a record in JSON") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"it is {_short(row)}, not a record in JSON")
+    if flaw is not None:
+        raise ValueError(f"{_cut(flaw[0])} {flaw[1]}")
+    try:
+        record = _RECORD.validate_json(line if "scores" in row else json.dumps(upgraded(row)), strict=True)
+    except ValidationError as error:
+        raise ValueError(_told(error)) from None
+    _check_scores(record)
+    return record
+
+
+def upgraded(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of 0.1.0 as this version writes it. What is of the wrong kind is left as it is, to be refused.
+
+    Some facts had keys beside `facts`, which named those of all strategies, None for most; each client had
+    its reducing error, and its pieces were called blocks; accuracy was the only metric.
+    """
+    accuracy, widths = row.get("accuracy"), row.get("accuracy_by_width", {})
+    new: dict[str, Any] = {"scores": {} if accuracy is None else {"accuracy": accuracy}}
+    if isinstance(widths, dict):
+        widths = {width: {"accuracy": value} for width, value in widths.items()}
+    new["scores_by_width"] = widths
+    entries = row.get("clients")
+    clients = entries if isinstance(entries, list) and all(isinstance(e, dict) for e in entries) else []
+    if clients:
+        new["clients"] = [{"pieces": each.get("blocks", ()), **each} for each in clients]
+    facts = row.get("facts", {})
+    if isinstance(facts, dict):
+        errors = [each["reducing_error"] for each in clients if each.get("reducing_error") is not None]
+        notices = [_UNREACHABLE] if row.get("threshold_unreachable") is True else None
+        beside = {key: row.get(key) for key in _MOVED} | {
+            "notices": notices,
+            "reducing_errors": errors or None,
+        }
+        every = (*facts.items(), *beside.items())
+        new["facts"] = {key: value for key, value in every if value is not None}
+    return row | new
+
+
+def _flaw(value: Any) -> tuple[str, str] | None:
+    """What is not finite, or too large to be dealt with: the place and what is wrong there, if anything is."""
+    if isinstance(value, (int, float)):
+        return None if abs(value) < LARGEST else ("", f"is {_short(value)}, not a number below {LARGEST:g}")
+    if isinstance(value, str):
+        return None if len(value) <= LONGEST_TEXT else ("", f"is a text of {len(value):,} characters")
+    if not isinstance(value, (list, dict)):
         return None
-    needed = ("round", "seconds", "duration", "waiting", "traffic", "missing", "clients")
-    return row if isinstance(row, dict) and all(key in row for key in needed) else None
+    if len(value) > MOST_ENTRIES:
+        return "", f"has {len(value):,} entries"
+    for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+        flaw = _flaw(entry)
+        if flaw is not None:
+            place, why = flaw
+            return f"{key}.{place}" if place else str(key), why
+    return None
+
+
+def _told(error: ValidationError) -> str:
+    """The first thing that is wrong, by its key."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    if first["type"] == "json_invalid":
+        return "it is not a record in JSON"
+    place = _cut(".".join(str(part) for part in first["loc"] if part != "[key]"))
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    return f"{place} is {_short(first['input'])}: {first['msg'].replace('Input', 'it')}"
+
+
+def _check_scores(record: RoundRecord) -> None:
+    """Refuse scores that cannot be; a ValueError says which."""
+    by_width = record.scores_by_width
+    for name in (record.metric, *record.scores, *(name for scores in by_width.values() for name in scores)):
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise ValueError(f"a metric is called {_short(name)}: a name has 1 to {LONGEST_NAME} characters")
+    for width, scores in by_width.items():
+        if not 0 < width < WIDEST:
+            raise ValueError(f"scores_by_width has a width that is not from 1 to {WIDEST - 1:,}")
+        _check_accuracy(scores, f"scores_by_width.{width}")
+    _check_accuracy(record.scores, "scores")
+
+
+def _check_accuracy(scores: Mapping[str, float], place: str) -> None:
+    accuracy = scores.get("accuracy", 0.0)
+    if not 0 <= accuracy <= 1:
+        raise ValueError(f"{place}.accuracy is {accuracy!r}; it should be from 0 to 1")
+
+
+def _short(value: Any) -> str:
+    try:
+        return _cut(repr(value))
+    except ValueError:  # a whole number with too many digits to be written
+        return "a huge number"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:

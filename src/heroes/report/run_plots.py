@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heroes.messages import Floats
-from heroes.report.records import Row
+from heroes.messages import ClientRecord, Floats, RoundRecord
 from heroes.report.runs import RunData
 from heroes.report.style import COMPUTE, TRANSFER, WAITING, dress, legend, new_figure
 
@@ -26,22 +25,19 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
     """What every client of a round did and for how long: compute, transfer, waiting. By default the last
     round.
     """
-    row = next((row for row in reversed(run.rows) if row["clients"] and number in (None, row["round"])), None)
+    row = next((row for row in reversed(run.rows) if row.clients and number in (None, row.round)), None)
     if row is None:
         return None
-    clients = sorted(row["clients"], key=lambda each: (str(each.get("device")), each["client"]), reverse=True)
+    clients = sorted(row.clients, key=lambda each: (each.device, each.client), reverse=True)
     figure, (axes,) = new_figure(1.6 + 0.24 * len(clients))
-    names = [
-        f"{each['client']} · {each.get('device')} · width {each['width']} · τ {each['tau']}"
-        for each in clients
-    ]
+    names = [f"{each.client} · {each.device} · width {each.width} · τ {each.tau}" for each in clients]
     start = np.zeros(len(clients))
     for key, shade, hatched in (
         ("compute_seconds", COMPUTE, ""),
         ("transfer_seconds", TRANSFER, ""),
         ("waiting", WAITING, "////"),
     ):
-        length = np.array([each[key] for each in clients], float)
+        length = np.array([getattr(each, key) for each in clients], float)
         axes.barh(
             names,
             length,
@@ -52,7 +48,7 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
             label=key.removesuffix("_seconds"),
         )
         start += length
-    dress(axes, f"Round {row['round']} of {_called(run)}", f"{run.clock} time in the round (s)", "client")
+    dress(axes, f"Round {row.round} of {_called(run)}", f"{run.clock} time in the round (s)", "client")
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", labelsize=8)
     legend(figure, axes)
@@ -63,7 +59,7 @@ def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
     """How many local steps every block of the P x P grid has had, at a few rounds: the colour says how even
     that is.
     """
-    grids = [(row["round"], grid) for row in run.rows if (grid := _grid(row)) is not None]
+    grids = [(row.round, grid) for row in run.rows if (grid := _grid(row)) is not None]
     if not grids:
         return None
     chosen = [
@@ -87,7 +83,7 @@ def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
 
 def widths_and_steps(run: RunData) -> Figure | None:
     """What each class of device was given over the run: the widths, and the local steps tau."""
-    entries = [entry for row in run.rows for entry in row["clients"]]
+    entries = [entry for row in run.rows for entry in row.clients]
     if not entries:
         return None
     devices = _devices(entries)
@@ -95,7 +91,7 @@ def widths_and_steps(run: RunData) -> Figure | None:
     _width_shares(left, devices)
     names = list(devices)[::-1]
     boxes = right.boxplot(
-        [[entry["tau"] for entry in devices[name]] for name in names],
+        [[entry.tau for entry in devices[name]] for name in names],
         orientation="horizontal",
         widths=0.6,
         patch_artist=True,
@@ -113,17 +109,15 @@ def widths_and_steps(run: RunData) -> Figure | None:
 
 
 def _called(run: RunData) -> str:
-    return f"{run.scheme}, seed {run.seed}"
+    return f"{run.strategy}, seed {run.seed}"
 
 
-def _grid(row: Row) -> Floats | None:
-    """The block counters of a round as a square, None where the scheme has none."""
-    counters = (row.get("facts") or {}).get("counters")
-    if (
-        not isinstance(counters, list)
-        or not counters
-        or not all(isinstance(each, (int, float)) for each in counters)
-    ):
+def _grid(row: RoundRecord) -> Floats | None:
+    """The block counters of a round as a square, None where the strategy has none."""
+    counters = row.facts.get("counters")
+    if not isinstance(counters, (list, tuple)) or not counters:
+        return None
+    if not all(isinstance(each, (int, float)) for each in counters):
         return None
     side = math.isqrt(len(counters))
     return np.array(counters, float).reshape(side, side) if side**2 == len(counters) else None
@@ -143,31 +137,28 @@ def _heat(axes: Axes, number: int, grid: Floats, largest: float) -> None:
     dress(axes, f"round {number}", "block column", "block row", grid=False)
 
 
-def _devices(entries: Sequence[Row]) -> dict[str, list[Row]]:
+def _devices(entries: Sequence[ClientRecord]) -> dict[str, list[ClientRecord]]:
     """The assignments by class of device; the rarest classes together as "others" where there are many."""
-    counts = Counter(str(entry.get("device")) for entry in entries)
+    counts = Counter(entry.device for entry in entries)
     often = {
         name
         for name, _ in counts.most_common(MOST_DEVICES if len(counts) <= MOST_DEVICES else MOST_DEVICES - 1)
     }
-    classes: dict[str, list[Row]] = {name: [] for name in sorted(often)}
+    classes: dict[str, list[ClientRecord]] = {name: [] for name in sorted(often)}
     for entry in entries:
-        name = str(entry.get("device"))
-        classes.setdefault(name if name in often else "others", []).append(entry)
+        classes.setdefault(entry.device if entry.device in often else "others", []).append(entry)
     return classes
 
 
-def _width_shares(axes: Axes, devices: dict[str, list[Row]]) -> None:
+def _width_shares(axes: Axes, devices: dict[str, list[ClientRecord]]) -> None:
     import matplotlib
 
-    widths = sorted({int(entry["width"]) for entries in devices.values() for entry in entries})
+    widths = sorted({entry.width for entries in devices.values() for entry in entries})
     shades = matplotlib.colormaps["cividis"](np.linspace(0, 0.95, len(widths)))
     names = list(devices)[::-1]
     start = np.zeros(len(names))
     for width, shade in zip(widths, shades, strict=True):
-        share = np.array(
-            [100 * np.mean([entry["width"] == width for entry in devices[name]]) for name in names]
-        )
+        share = np.array([100 * np.mean([entry.width == width for entry in devices[name]]) for name in names])
         axes.barh(names, share, left=start, color=shade, edgecolor="white", label=f"width {width}")
         start += share
     dress(axes, "Widths", "share of assignments (%)", "device class")

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from heroes.errors import RunFolderError
-from heroes.report.records import Row, read_config, read_records
+from heroes.messages import RoundRecord
+from heroes.report.metrics import Metric
+from heroes.report.records import read_config, read_records
 
 IRRELEVANT = (
     "seed",
@@ -23,8 +25,7 @@ WORLD = (
     "federation.clients",
     "federation.cohort",
     "model.name",
-)  # what schemes must share to be compared
-_LARGEST = 1e300  # of a number in a record; sums of many such are still finite
+)  # what strategies must share to be compared
 Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
 
 
@@ -34,11 +35,11 @@ class RunData:
 
     path: Path
     label: str
-    scheme: str
+    strategy: str
     seed: int
     task: str
     config: Mapping[str, Any]
-    rows: tuple[Row, ...]
+    rows: tuple[RoundRecord, ...]
     torn: bool = False
     environment: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
@@ -51,7 +52,12 @@ class RunData:
     @property
     def clock(self) -> str:
         """What its seconds are: virtual, or wall."""
-        return str(self.rows[-1].get("clock", "virtual"))
+        return self.rows[-1].clock
+
+    @property
+    def metric(self) -> Metric:
+        """What its curve and its targets go by."""
+        return Metric.of(self.rows)
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,8 @@ class Group:
     """Runs that differ in their seed only, in the order of their seeds."""
 
     label: str
-    scheme: str
-    variant: int  # how many groups of the same scheme come before
+    strategy: str
+    variant: int  # how many groups of the same strategy come before
     runs: tuple[RunData, ...]
 
     @property
@@ -69,7 +75,7 @@ class Group:
 
     @property
     def world(self) -> Identity:
-        """The settings that runs must share for their schemes to be compared."""
+        """The settings that runs must share for their strategies to be compared."""
         return tuple(
             (key, str(value)) for key, value in sorted(self.runs[0].settings.items()) if key.startswith(WORLD)
         )
@@ -85,8 +91,6 @@ def load_run(folder: Path | str) -> RunData:
     if not records.rows:
         cut = "; its only line was cut off" if records.torn else ""
         raise RunFolderError(f"{str(path)!r} is an empty run: it has no finished round{cut}")
-    for number, row in enumerate(records.rows, 1):
-        _check(row, f"line {number} of {str(path / 'records.jsonl')!r}")
     environment = _environment(path)
     unknown = (
         []
@@ -96,7 +100,7 @@ def load_run(folder: Path | str) -> RunData:
     return RunData(
         path=path,
         label=path.resolve().name,
-        scheme=_wanted(config, path, "strategy.name", str),
+        strategy=_wanted(config, path, "strategy.name", str),
         seed=_wanted(config, path, "seed", int),
         task=_wanted(config, path, "task", str),
         config=config,
@@ -116,7 +120,7 @@ def load_runs(folders: Iterable[Path | str]) -> list[RunData]:
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
     """Runs put together that differ in their seed only, in the order in which the groups first appear.
 
-    A group is called by its scheme; where that does not tell groups apart, by the settings that differ as
+    A group is called by its strategy; where that does not tell groups apart, by the settings that differ as
     well. Of two runs with the same settings and seed the longer one is kept.
     """
     kept: dict[tuple[Identity, int], RunData] = {}
@@ -137,12 +141,12 @@ def _groups(runs: Sequence[RunData], ignoring: tuple[str, ...]) -> list[Group]:
     for run in runs:
         members.setdefault(_identity(run, ignoring), []).append(run)
     firsts = [group[0] for group in members.values()]
-    schemes = [run.scheme for run in firsts]
+    strategies = [run.strategy for run in firsts]
     return [
         Group(
             label=_group_label(group[0], firsts, ignoring),
-            scheme=group[0].scheme,
-            variant=schemes[:index].count(group[0].scheme),
+            strategy=group[0].strategy,
+            variant=strategies[:index].count(group[0].strategy),
             runs=tuple(sorted(group, key=lambda run: run.seed)),
         )
         for index, group in enumerate(members.values())
@@ -188,12 +192,12 @@ def _matters(key: str, ignoring: tuple[str, ...]) -> bool:
 
 
 def _group_label(run: RunData, firsts: Sequence[RunData], ignoring: tuple[str, ...]) -> str:
-    within = differences([other for other in firsts if other.scheme == run.scheme])
+    within = differences([other for other in firsts if other.strategy == run.strategy])
     across = [key for key in differences(firsts) if key.startswith(WORLD)]
     telling = [key for key in dict.fromkeys([*within, *across]) if _matters(key, ignoring)]
     settings = run.settings
     said = ", ".join(f"{key.split('.')[-1]}={_short(settings[key])}" for key in telling if key in settings)
-    return f"{run.scheme} ({said})" if said else run.scheme
+    return f"{run.strategy} ({said})" if said else run.strategy
 
 
 def _short(value: Any) -> str:
@@ -219,53 +223,3 @@ def _environment(path: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _check(row: Row, where: str) -> None:
-    """Refuse a record whose numbers are not numbers."""
-    for key in ("clients", "missing"):
-        if not isinstance(row[key], list) or not all(isinstance(entry, dict) for entry in row[key]):
-            raise RunFolderError(f"{where} is damaged: {key} is not a list of records")
-    widths = row.get("accuracy_by_width") or {}
-    if not isinstance(widths, dict) or not all(
-        str(width).isdecimal() and len(width) < 10 for width in widths
-    ):
-        raise RunFolderError(f"{where} is damaged: accuracy_by_width is {widths!r}")
-    _check_numbers(widths, widths, where)
-    optional = [key for key in ("accuracy", "loss", "epsilon") if row.get(key) is not None]
-    _check_numbers(row, ("round", "seconds", "duration", "waiting", "traffic", *optional), where)
-    for share in (row.get("accuracy") or 0, *widths.values()):
-        if not 0 <= share <= 1:
-            raise RunFolderError(f"{where} is damaged: an accuracy is {share!r}; it should be from 0 to 1")
-    _check_texts(row, where)
-    lost = row.get("lost") or {}
-    if not isinstance(lost, dict) or not all(type(count) is int for count in lost.values()):
-        raise RunFolderError(f"{where} is damaged: lost is {lost!r}, not numbers by cause")
-    if not isinstance(row.get("abandoned") or [], list):
-        raise RunFolderError(f"{where} is damaged: abandoned is {row['abandoned']!r}, not a list")
-    for entry in row["clients"]:
-        _check_numbers(
-            entry, ("client", "width", "tau", "compute_seconds", "transfer_seconds", "waiting"), where
-        )
-
-
-def _check_texts(row: Row, where: str) -> None:
-    """Refuse a record whose facts, reasons or end are of the wrong kind."""
-    if not isinstance(row.get("facts") or {}, dict):
-        raise RunFolderError(f"{where} is damaged: facts is {row['facts']!r}, not a section")
-    if not isinstance(row.get("stopped"), str | None):
-        raise RunFolderError(f"{where} is damaged: stopped is {row['stopped']!r}, not a text")
-    if not all(isinstance(lost.get("reason"), str) for lost in row["missing"]):
-        raise RunFolderError(f"{where} is damaged: a missing client has no reason")
-
-
-def _check_numbers(entry: Row, keys: Iterable[str], where: str) -> None:
-    for key in keys:
-        value = entry.get(key)
-        if not _finite(value):
-            raise RunFolderError(f"{where} is damaged: {key} is {value!r}, not a number")
-
-
-def _finite(value: Any) -> bool:
-    """Whether this is a number that can be reckoned with; JSON can hold whole numbers that no float reaches."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST

@@ -1,4 +1,4 @@
-"""How figures look: one colour-blind-safe colour per scheme everywhere, and how they are made and saved. The
+"""How figures look: one colour-blind-safe colour per strategy everywhere, and how they are made and saved. The
 door to matplotlib.
 
 Figures are made as objects; pyplot and its global state are not used. matplotlib is loaded when the first
@@ -14,22 +14,19 @@ from zlib import crc32
 
 from heroes.errors import HeroesError, RunFolderError
 from heroes.report.runs import Group
+from heroes.strategies import registry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import XAxis
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette; the schemes have the ones that stay apart best, what is not known shares the rest
-COLOURS = {
-    "heroes": "#0072B2",
-    "fedavg": "#D55E00",
-    "adp": "#E69F00",
-    "heterofl": "#009E73",
-    "flanc": "#CC79A7",
-}
-SPARE = ("#000000", "#56B4E9", "#999999")
-MARKERS = {"heroes": "o", "fedavg": "s", "adp": "D", "heterofl": "^", "flanc": "v"}
+SPARE = (
+    "#000000",
+    "#56B4E9",
+    "#999999",
+)  # of Okabe and Ito's palette, for strategies without a look of their own
+SPARE_MARKERS = ("P", "X", "*", "p", "h")
 DASHES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx")
 COMPUTE, TRANSFER, WAITING = "#404040", "#56B4E9", "#DDDDDD"
@@ -38,17 +35,25 @@ DOTS_PER_INCH = 160
 MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[report]'"
 
 
-def colour(scheme: str) -> str:
-    """The colour of a scheme, the same in every figure."""
-    return COLOURS.get(scheme) or SPARE[crc32(scheme.encode()) % len(SPARE)]
+def look(strategy: str) -> tuple[str, str]:
+    """Colour and marker of a strategy, the same in every figure; one that has none of its own gets a spare one."""
+    known = registry.look(strategy)
+    if known is not None:
+        return known
+    number, place = divmod(crc32(strategy.encode()), len(SPARE))
+    return SPARE[place], SPARE_MARKERS[number % len(SPARE_MARKERS)]
 
 
-def marker(scheme: str) -> str:
-    return MARKERS.get(scheme, "P")
+def colour(strategy: str) -> str:
+    return look(strategy)[0]
+
+
+def marker(strategy: str) -> str:
+    return look(strategy)[1]
 
 
 def dashes(group: Group) -> str:
-    """Variants of a scheme share its colour and differ in their lines."""
+    """Variants of a strategy share its colour and differ in their lines."""
     return DASHES[group.variant % len(DASHES)]
 
 

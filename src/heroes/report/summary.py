@@ -7,25 +7,31 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heroes.report.records import Row
+from heroes.messages import RoundRecord
+from heroes.report.metrics import Metric
 
 MEGABYTE = 1e6
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run came to. Seconds are those of its clock; accuracy is the complete model's on the test set."""
+    """What a run came to. Seconds are those of its clock; scores are the complete model's on the
+    test set, `score` the one of the main metric.
+    """
 
     rounds: int
     seconds: float
     traffic_bytes: int
     waiting: float | None  # mean over rounds
     round_seconds: float | None  # mean over rounds
-    accuracy: float | None  # last measured
-    best_accuracy: float | None
+    metric: str
+    lower_is_better: bool
+    score: float | None  # last measured
+    best_score: float | None
     best_round: int | None
+    scores: dict[str, float]  # last measured, of all metrics
+    score_by_width: dict[int, float]
     loss: float | None
-    accuracy_by_width: dict[int, float]
     counter_variance: float | None
     missing: dict[str, int]  # lost updates by cause
     repeated: int  # attempts at rounds that too few answered
@@ -34,48 +40,59 @@ class Summary:
     clock: str = "virtual"  # what seconds are
 
     @staticmethod
-    def of(rows: Sequence[Row]) -> Summary:
+    def of(rows: Sequence[RoundRecord]) -> Summary:
         """Sum up the rounds of a run, which may be none."""
-        scored = [row for row in rows if row.get("accuracy") is not None]
-        best = max(scored, key=lambda row: float(row["accuracy"]), default=None)
-        last: Row = rows[-1] if rows else {}
-        facts = last.get("facts") or {}
+        metric = Metric.of(rows)
+        scored = [row for row in rows if metric.name in row.scores]
+        best = metric.best([row.scores[metric.name] for row in scored])
+        last = rows[-1] if rows else _NOTHING
         return Summary(
             rounds=len(rows),
-            seconds=float(last.get("seconds", 0.0)),
-            traffic_bytes=int(last.get("traffic", 0)),
-            waiting=_mean([row["waiting"] for row in rows]),
-            round_seconds=_mean([row["duration"] for row in rows]),
-            accuracy=scored[-1]["accuracy"] if scored else None,
-            best_accuracy=best["accuracy"] if best else None,
-            best_round=best["round"] if best else None,
-            loss=last.get("loss"),
-            accuracy_by_width={int(k): v for k, v in (last.get("accuracy_by_width") or {}).items()},
-            counter_variance=facts.get("counter_variance"),
+            seconds=last.seconds,
+            traffic_bytes=last.traffic,
+            waiting=_mean([row.waiting for row in rows]),
+            round_seconds=_mean([row.duration for row in rows]),
+            metric=metric.name,
+            lower_is_better=metric.lower_is_better,
+            score=scored[-1].scores[metric.name] if scored else None,
+            best_score=best,
+            best_round=next((row.round for row in scored if row.scores[metric.name] == best), None),
+            scores=dict(scored[-1].scores) if scored else {},
+            score_by_width=last.score_by_width,
+            loss=last.loss,
+            counter_variance=_number(last.facts.get("counter_variance")),
             missing=dict(sum((_lost(row) for row in rows), Counter())),
-            repeated=sum(len(row.get("abandoned") or ()) for row in rows),
-            epsilon=last.get("epsilon"),
-            stopped=last.get("stopped"),
-            clock=str(last.get("clock", "virtual")),
+            repeated=sum(len(row.abandoned) for row in rows),
+            epsilon=last.epsilon,
+            stopped=last.stopped,
+            clock=last.clock,
         )
+
+    @property
+    def accuracy(self) -> float | None:
+        """The accuracy last measured, None in a run that does not measure it."""
+        return self.scores.get("accuracy")
 
     def lines(self) -> list[tuple[str, str]]:
         """The summary as (name, text) for people."""
         ended = {None: "not finished", "rounds": "all rounds done"}.get(
             self.stopped, f"{self.stopped} reached"
         )
-        best = (
-            f"{percent(self.best_accuracy)} in round {self.best_round}"
-            if self.best_accuracy is not None
-            else "not measured"
+        metric = Metric(self.metric, self.lower_is_better)
+        best = metric.text(self.best_score) + (
+            "" if self.best_round is None else f" in round {self.best_round}"
         )
         widths = ", ".join(
-            f"{width}: {percent(value)}" for width, value in sorted(self.accuracy_by_width.items())
+            f"{width}: {metric.text(value)}" for width, value in sorted(self.score_by_width.items())
         )
+        others = {
+            name: Metric(name).text(value) for name, value in self.scores.items() if name != self.metric
+        }
         lost = ", ".join(f"{count} x {reason}" for reason, count in sorted(self.missing.items()))
         rows = [
-            ("accuracy", percent(self.accuracy)),
-            ("best accuracy", best),
+            (metric.label, metric.text(self.score)),
+            (f"best {self.metric}", best),
+            *((Metric(name).label, text) for name, text in others.items()),
             ("by width", widths or "not measured"),
             ("rounds", f"{self.rounds} ({ended})"),
             (f"{self.clock} time", f"{self.seconds:,.1f} s ({_seconds(self.round_seconds)} a round)"),
@@ -94,20 +111,26 @@ class Summary:
         return "\n".join(f"{name + ':':<15}{text}" for name, text in self.lines())
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """As plain values; in a run that goes by accuracy its scores have that name as well."""
+        values = asdict(self)
+        if self.metric == "accuracy":
+            values["accuracy"] = self.score
+            values["best_accuracy"] = self.best_score
+            values["accuracy_by_width"] = dict(self.score_by_width)
+        return values
 
 
-def _lost(row: Row) -> Counter[str]:
+_NOTHING = RoundRecord(0, 0.0, 0.0, 0.0, 0, 0, 0, 0.0, None, (), ())
+
+
+def _lost(row: RoundRecord) -> Counter[str]:
     """Lost updates by cause; by reason in records that name no causes."""
-    return (
-        Counter(row["lost"])
-        if row.get("lost")
-        else Counter(str(lost.get("reason")) for lost in row["missing"])
-    )
+    return Counter(row.lost) if row.lost else Counter(lost.reason for lost in row.missing)
 
 
-def percent(value: float | None) -> str:
-    return "not measured" if value is None else f"{100 * value:.2f} %"
+def _number(value: object) -> float | None:
+    """What a strategy may say of itself, if it is a number."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _seconds(value: float | None) -> str:

@@ -4,32 +4,11 @@ defaults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Whole = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Range = tuple[Positive, Positive]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none_is_a_word(cls, tree: Any) -> Any:
-        """TOML has no null: the word "none" unsets a key that may be unset. TOML's lists are our pairs."""
-        if not isinstance(tree, Mapping):
-            return tree
-        optional = {
-            name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)
-        }
-        plain = {key: None if value == "none" and key in optional else value for key, value in tree.items()}
-        return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+from heroes.fields import NotNegative, Positive, Range, Section, Share, Whole
 
 
 class FederationConfig(Section):
@@ -51,6 +30,8 @@ class FederationConfig(Section):
     """stop when the complete model's main metric reaches this: at least, or at most where lower is better"""
     target_loss: Positive | None = None
     """stop when the clients' mean training loss falls to this"""
+    sampler: str = "uniform"
+    """who takes part in a round"""
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -216,121 +197,6 @@ class ObjectiveConfig(Section):
         return self
 
 
-class HeroesConfig(Section):
-    """The scheme: Heroes and its ablations."""
-
-    name: Literal["heroes"] = "heroes"
-    """the scheme"""
-    blocks: Literal["grid", "free", "nested"] = "grid"
-    """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the
-    leading ones
-    """
-    adaptive_tau: bool = True
-    """whether clients get as many steps as let all finish together; if not, all do tau_first"""
-    pace: Literal["calibrated", "bound", "constant"] = "calibrated"
-    """the step count aimed at: the bound's formula scaled so that it starts at tau_first; the literal
-    formula; or tau_first
-    """
-    deadline: Literal["mean", "fastest"] = "mean"
-    """the length of a round: the average client does tau* steps, or the fastest client sets it"""
-    tau_first: Whole = 10
-    """local steps of everyone in the first round"""
-    tau_min: Whole = 2
-    """fewest local steps"""
-    tau_max: Whole = 50
-    """most local steps"""
-    rho: NotNegative | Literal["auto"] = "auto"
-    """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
-    step_limit: Positive | Literal["auto"] = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
-    device
-    """
-    threshold: Positive | None = None
-    """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
-
-    @model_validator(mode="after")
-    def _tau_in_order(self) -> Self:
-        if not self.tau_min <= self.tau_first <= self.tau_max:
-            raise ValueError(
-                f"tau_min, tau_first, tau_max are {self.tau_min}, {self.tau_first}, {self.tau_max}; "
-                "they must not decrease in this order"
-            )
-        return self
-
-
-class FedAvgConfig(Section):
-    """The scheme: federated averaging of the dense model."""
-
-    name: Literal["fedavg"] = "fedavg"
-    """the scheme"""
-    tau: Whole = 10
-    """local steps of everyone in every round"""
-
-
-class AdpConfig(Section):
-    """The scheme: the dense model with one tau for all, adapted to the time budget."""
-
-    name: Literal["adp"] = "adp"
-    """the scheme"""
-    tau_first: Whole = 1
-    """local steps of everyone in the first round"""
-    tau_max: Whole = 100
-    """most local steps"""
-    phi: Positive = 5e-5
-    """the control parameter of the search: smaller values count drift between clients for more"""
-
-    @model_validator(mode="after")
-    def _tau_in_order(self) -> Self:
-        if self.tau_first > self.tau_max:
-            raise ValueError(
-                f"tau_first is {self.tau_first} but tau_max is {self.tau_max}; tau_first must not be larger"
-            )
-        return self
-
-
-class HeteroFLConfig(Section):
-    """The scheme: the leading channels of the dense model, as many as a device affords."""
-
-    name: Literal["heterofl"] = "heterofl"
-    """the scheme"""
-    tau: Whole = 10
-    """local steps of everyone in every round"""
-    step_limit: Positive | Literal["auto"] = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
-    device
-    """
-    scaler: bool = False
-    """divide hidden activations by the width's share of the full width, in training"""
-    mask_absent_labels: bool = False
-    """set the scores of classes that a client does not hold to zero, in training"""
-    label_split: bool = False
-    """average a row of the classifier only over clients that hold its class"""
-
-
-class FlancConfig(Section):
-    """The scheme: a shared basis, and a separate coefficient for every width."""
-
-    name: Literal["flanc"] = "flanc"
-    """the scheme"""
-    tau: Whole = 10
-    """local steps of everyone in every round"""
-    step_limit: Positive | Literal["auto"] = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
-    device
-    """
-    regulariser: NotNegative = 0.1
-    """weight of the orthogonality penalty on every basis"""
-
-
-SCHEMES: dict[str, type[HeroesConfig | FedAvgConfig | AdpConfig | HeteroFLConfig | FlancConfig]] = {
-    "heroes": HeroesConfig,
-    "fedavg": FedAvgConfig,
-    "adp": AdpConfig,
-    "heterofl": HeteroFLConfig,
-    "flanc": FlancConfig,
-}
-
-
 class ExchangeConfig(Section):
     """How tensors travel, for any scheme."""
 
@@ -432,6 +298,23 @@ class ServerConfig(Section):
     """ask so many times the cohort and take the updates that are in first"""
 
 
+class OptimiserConfig(Section):
+    """What the server makes of a round's mean change, value by value, where somebody trained."""
+
+    name: Literal["none", "momentum", "adam", "yogi"] = "none"
+    """none adds the change to the model; momentum: m = momentum * m + change, and the model moves by rate * m;
+    adam and yogi: it moves by rate * m / (sqrt(v) + epsilon), corrected for the first rounds
+    """
+    rate: Positive | Literal["auto"] = "auto"
+    """how far the server steps; auto is 1 for momentum, 0.01 for adam and yogi"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """how much of m stays from round to round (beta1); with 0.9, momentum's steps grow to ten changes"""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    """adam, yogi: how much of v, the mean squared change, stays from round to round"""
+    epsilon: Positive = 1e-3
+    """adam, yogi: what is added to sqrt(v); larger values adapt less"""
+
+
 class RobustConfig(Section):
     """How the server defends the model against updates that are well-formed and wrong."""
 
@@ -469,6 +352,10 @@ class EvaluationConfig(Section):
     """examples at a time"""
     every_width: bool = True
     """at the end, also test every narrower width"""
+    average: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """test and hand out a moving average of the global model: this times the average before, and the rest the
+    new model, where somebody trained; 0 is the global model itself
+    """
 
 
 class EngineConfig(Section):

@@ -71,17 +71,17 @@ def test_an_interrupt_inside_a_client_is_no_loss_but_an_interrupt(world):
         replace(data, train=replace(data.train, transform=interrupted)),
     )
     with pytest.raises(KeyboardInterrupt):
-        run_round(world.federation(engine=engine), world.heroes().begin(0))
+        run_round(world.federation(engine=engine), world.strategy("heroes").begin(0))
 
 
 @pytest.mark.parametrize("name", ["heroes", "fedavg", "adp", "heterofl", "flanc"])
 def test_a_score_is_that_of_the_plain_model(world, name):
-    federation = world.federation(world.scheme(name))
+    federation = world.federation(world.strategy(name))
     strategy, family, test = federation.strategy, federation.family, federation.engine.data.test
     state = strategy.begin(3)
     for width in strategy.widths:
         plain = family.dense(width)
-        plain.load(family.plain_weights(cut_out(state.tensors, strategy.cut(strategy.serve(width)))))
+        plain.load(family.plain_weights(cut_out(state.tensors, strategy.cut(strategy.selection(width)))))
         scores = plain.module(test.inputs).detach()
         score = federation.score(state, width)()
         assert score.accuracy == float((scores.argmax(1) == test.targets).double().mean())

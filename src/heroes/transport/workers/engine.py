@@ -34,9 +34,6 @@ class Workers(Protocol):
     def do(self, queue: Queue, make: Callable[[int], Frame]) -> Iterator[tuple[int, Frame | str]]:
         """Answers to all places of the queue as they come; a string says why there is none."""
 
-    def close(self) -> None:
-        """Let them go."""
-
 
 @dataclass(eq=False)
 class _Test:
@@ -139,8 +136,11 @@ class WorkerEngine:
             raise untested(test.error)
         return total(self.objective, [test.found[chunk] for chunk in sorted(test.found)])
 
-    def close(self) -> None:
-        self._workers.close()
+    def present(self) -> None:
+        """Everybody can be asked."""
+
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        """Nobody keeps a model."""
 
     def _window(self, plan: Sequence[Assignment]) -> int:
         size, largest = self._workers.size, max(assignment.bytes_down for assignment in plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,9 @@ from heroes.client.training import Trainer, one_thread
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, HeroesError, said
 from heroes.transport.engines.flower.messages import Shapes, content, joined, task_of, tensors_of, values_of
+from heroes.transport.opening import Prepare
 from heroes.transport.wire import Frame, Parcels, update_frame
 from heroes.transport.workers.keeping import write_model
-
-Prepare = Callable[[str, int], tuple[Trainer, FederatedData]]
 
 
 def client_app(prepare: Prepare) -> ClientApp:

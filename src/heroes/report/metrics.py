@@ -1,0 +1,99 @@
+"""The metric that a run goes by: its name, which way is better, and how its values are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heroes.messages import RoundRecord
+
+SHARES = ("accuracy", "f1")  # from 0 to 1, written in percent
+_TAKEN = ("rounds", "seconds", "traffic", "waiting", "epsilon")  # other measures of a run have these names
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The main metric of some runs."""
+
+    name: str = "accuracy"
+    lower_is_better: bool = False
+
+    @staticmethod
+    def of(rows: Sequence[RoundRecord]) -> Metric:
+        """The metric of a run; its last round decides, since a run that goes on may do so by another metric."""
+        return Metric(rows[-1].metric, rows[-1].lower_is_better) if rows else Metric()
+
+    @property
+    def label(self) -> str:
+        """The name beside those of other measures.
+
+        >>> Metric("rmse", lower_is_better=True).label, Metric("seconds").label
+        ('rmse', 'metric seconds')
+        """
+        return f"metric {self.name}" if self.name in _TAKEN else self.name
+
+    @property
+    def file_name(self) -> str:
+        """The name as a part of a file's name.
+
+        >>> Metric("top 5/all").file_name
+        'top-5-all'
+        """
+        return re.sub(r"[^A-Za-z0-9_-]+", "-", self.name).strip("-") or "metric"
+
+    @property
+    def share(self) -> bool:
+        """Whether values are shares from 0 to 1."""
+        return self.name in SHARES
+
+    @property
+    def scale(self) -> float:
+        """What values are multiplied by to be shown."""
+        return 100.0 if self.share else 1.0
+
+    @property
+    def unit(self) -> str:
+        return " %" if self.share else ""
+
+    @property
+    def axis(self) -> str:
+        """What an axis is called."""
+        return f"test {self.name} (%)" if self.share else f"test {self.name}"
+
+    def short(self, value: float) -> str:
+        """A value without its unit, for a table.
+
+        >>> Metric().short(0.5), Metric("rmse").short(0.123456), Metric("perplexity").short(1234.5)
+        ('50.0', '0.1235', '1,234')
+        """
+        return f"{100 * value:.1f}" if self.share else _plain(value)
+
+    def text(self, value: float | None) -> str:
+        """A value for people.
+
+        >>> Metric().text(0.875), Metric("rmse").text(0.25), Metric("rmse").text(None)
+        ('87.50 %', '0.25', 'not measured')
+        """
+        if value is None:
+            return "not measured"
+        return f"{100 * value:.2f} %" if self.share else _plain(value)
+
+    def target(self, value: float) -> str:
+        """A value that was chosen, so that all its digits count.
+
+        >>> Metric().target(0.8), Metric("rmse").target(0.3)
+        ('80 %', '0.3')
+        """
+        return f"{self.scale * value:,.4g}{self.unit}" if self.share else f"{value:,.6g}"
+
+    def reaches(self, value: float, target: float) -> bool:
+        return value <= target if self.lower_is_better else value >= target
+
+    def best(self, values: Sequence[float]) -> float | None:
+        """The best of some values, None of none."""
+        return (min if self.lower_is_better else max)(values, default=None)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
