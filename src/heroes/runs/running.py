@@ -83,21 +83,18 @@ def run(
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Train a federation. Under MPI only rank 0 returns: the others serve it, and end the process when it is done
-    (`heroes.transport.engines.mpi.Served`, a `SystemExit`).
+    """Train a federation. Under MPI only rank 0 returns; the others end with `heroes.transport.engines.mpi.Served`.
 
     Args:
         config: the settings, for example `heroes.recipes.digits()`.
         model: your own `build(width) -> nn.Module`.
-        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or `FederatedData`
-            with shares of your own.
+        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or `FederatedData`.
         strategy: your own, an object of a class made from `heroes.strategies.base.Strategy`.
         loss: your own function of (outputs, targets) for the mean over a batch.
         metrics: your own by name, the main one first: functions that give one number for the outputs and targets
             of the whole test set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
         sampler: who chooses the clients of a round, an object like `heroes.contracts.Sampler`.
-        engine: opens an engine of your own in place of the one that the configuration names
-            (`heroes.transport.opening.Opener`).
+        engine: opens an engine of your own (`heroes.transport.opening.Opener`).
         out: a folder in which everything is written as it happens; `overwrite` replaces a run that it holds.
         on_round: hears of every round.
         on_progress: hears of data being prepared: what, how much, of how much.
