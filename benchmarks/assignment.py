@@ -18,10 +18,12 @@ import numpy as np
 
 from benchmarks.common import save, show, take_turns
 from heroes import recipes, seeds
-from heroes.assemble import assemble
+from heroes.assemble import assembled
 from heroes.fleet import FLEETS, Fleet
-from heroes.messages import Cohort, Estimates, ServerState
+from heroes.messages import Cohort, ServerState
+from heroes.planning.pacing import Estimates
 from heroes.strategies.heroes import Heroes, HeroesMemory
+from heroes.transport.engines import in_process
 
 GOALS = {10: 1e-3, 100: 3e-3, 1_000: 20e-3, 10_000: 200e-3}  # clients in the cohort: seconds
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -78,7 +80,8 @@ def mid_run(max_width: int) -> tuple[Heroes, ServerState[HeroesMemory]]:
     calibrated.
     """
     config = recipes.digits().changed({"model.max_width": max_width, "engine.name": "in_process"})
-    strategy = assemble(config).strategy
+    with assembled(config, in_process.opened) as federation:
+        strategy = federation.strategy
     assert isinstance(strategy, Heroes)
     counters = seeds.stream(0, "counters").integers(300, 400, max_width**2)
     memory = HeroesMemory(tuple(counters.tolist()), Estimates(0.5, 8.0, 4.0, 15.0), 12.0, 1.0)

@@ -74,7 +74,7 @@ def main(quick: bool = False) -> None:
 
 def _measure(family: Family, case: Case, width: int, turns: int) -> tuple[list[float], list[float]]:
     """Seconds of every turn, dense and composed, one after the other."""
-    trainer = Trainer(family, LocalSettings(momentum=0.9))
+    trainer = Trainer(family, LocalSettings())
     inputs, targets = case.batch(), torch.randint(0, case.classes, (len(case.batch()),))
     factors = {name: torch.randn(shape) * 0.05 for name, shape in family.tensor_shapes(width).items()}
     sides = [
@@ -99,11 +99,13 @@ def _steps(
     """What makes up local training: forward, backward, update."""
     model.load(tensors)
     parameters = list(model.parameters.values())
-    momenta: list[Tensor | None] = [torch.zeros_like(parameter) for parameter in parameters]
+    move = trainer.settings.optimiser.begin(parameters)
 
     def run() -> None:
         for _ in range(steps):
             F.cross_entropy(model(inputs), targets).backward()
-            trainer.step(parameters, momenta, 1e-3)
+            move(1e-3)
+            for parameter in parameters:
+                parameter.grad = None
 
     return run

@@ -25,9 +25,10 @@ import torch
 from benchmarks import deployed
 from benchmarks.common import save, say, show
 from heroes import Config, recipes, run
-from heroes.messages import Assignment, Estimates, RoundRecord, Selection, Task, Update
+from heroes.messages import Assignment, RoundRecord, Selection, Task, Update
 from heroes.models.cnn import build
 from heroes.models.family import Family
+from heroes.planning.pacing import Estimates
 from heroes.slices.exchange import pack_tensors, pack_update, tensors_bytes, unpack_tensors
 from heroes.transport.wire import Frame, Parcels, task_frame, update_frame
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -22,12 +23,13 @@ from torch import Tensor
 
 from benchmarks.common import Side, ratio, save, say, show, take_turns
 from heroes import recipes, rounds
-from heroes.assemble import assemble
+from heroes.assemble import Own, assembled
 from heroes.data.examples import Examples, FederatedData, Shares
 from heroes.messages import Assignment, Plan
 from heroes.models import MODELS
 from heroes.models.family import Family
 from heroes.settings.config import Config
+from heroes.transport.engines import processes
 
 WORKERS = 2
 GOAL = 0.9
@@ -105,24 +107,20 @@ def _measure(case: Case, scheme: str, data: FederatedData, turns: int) -> tuple[
     """Turns of one round each; the bare loop does the steps of the same plan."""
     config = _config(case, scheme)
     model = partial(MODELS[config.model.name], max_width=config.model.max_width, classes=case.classes)
-    federation = assemble(config, model=model, data=data)
-    state = federation.strategy.begin(0)
-    plan = _plan(federation, state)
-    steps = sum(a.tau for a in plan.assignments)
-    bare = _Bare(federation.family, config, data, plan.assignments)
+    with assembled(config, processes.opened, Own(model, data)) as federation:
+        state = federation.strategy.begin(0)
+        plan = _plan(federation, state)
+        steps = sum(a.tau for a in plan.assignments)
 
-    def round_again() -> None:
-        rounds.run_round(federation, state)  # always the first round: the same clients, the same work
+        def round_again() -> None:
+            rounds.run_round(federation, state)  # always the first round: the same clients, the same work
 
-    try:
-        return take_turns({"bare": bare.turn, "heroes": round_again}, turns), steps
-    finally:
-        bare.close()
-        federation.engine.close()
+        with closing(_Bare(federation.family, config, data, plan.assignments)) as bare:
+            return take_turns({"bare": bare.turn, "heroes": round_again}, turns), steps
 
 
 def _plan(federation: rounds.Federation, state: Any) -> Plan:
-    clients = rounds.sample(federation.fleet, federation.cohort, federation.seed, 1)
+    clients = rounds.sample(federation, state)
     return federation.strategy.assign(state, federation.fleet.status(clients, 1))
 
 

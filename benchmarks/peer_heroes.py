@@ -8,23 +8,23 @@ import numpy as np
 
 from benchmarks.peer_job import CLASSES, JOBS, SEED, Job, Line
 from heroes import Config, Examples, FederatedData, Shares
-from heroes.assemble import assemble
+from heroes.assemble import Own, assembled
 from heroes.rounds import run_round
+from heroes.transport.engines import processes
 
 
 def run(name: str, channels_last: bool, variant: str, address: str) -> None:
     """The layout is heroes' own business: channels last, whatever is asked for."""
     job, line = JOBS[name], Line(address)
-    federation = assemble(config(job), job.build, data(job))
-    state = federation.strategy.begin(SEED)
-    while line.wanted():
-        start = time.perf_counter()
-        state, record = run_round(federation, state)
-        seconds = time.perf_counter() - start
-        line.answer(
-            seconds, sum(c.tau for c in record.clients if c.samples), job.moved(state.tensors.values())
-        )
-    federation.engine.close()
+    with assembled(config(job), processes.opened, Own(job.build, data(job))) as federation:
+        state = federation.strategy.begin(SEED)
+        while line.wanted():
+            start = time.perf_counter()
+            state, record = run_round(federation, state)
+            seconds = time.perf_counter() - start
+            line.answer(
+                seconds, sum(c.tau for c in record.clients if c.samples), job.moved(state.tensors.values())
+            )
 
 
 def config(job: Job) -> Config:

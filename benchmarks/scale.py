@@ -20,8 +20,9 @@ from typing import Any
 
 from benchmarks.common import ratio, save, say, show, take_turns
 from heroes import Config, recipes, seeds
-from heroes.assemble import assemble, dataset, federated
+from heroes.assemble import Own, assembled, dataset
 from heroes.rounds import run_round
+from heroes.transport.engines import processes
 
 CLIENTS = (100, 1_000, 10_000, 100_000, 1_000_000)
 COHORTS = (10, 30, 100, 300, 1_000)
@@ -201,15 +202,14 @@ def _serve(clients: int, cohort: int, probe_every: int) -> None:
     config = _config(clients, cohort, probe_every)
     data = dataset(config)
     start = time.perf_counter()
-    federation = assemble(config, data=federated(config, data))
-    print(json.dumps({"setup": time.perf_counter() - start}), flush=True)
-    state = federation.strategy.begin(seeds.number(config.seed, "model"))
-    for line in sys.stdin:
-        start = time.perf_counter()
-        for _ in range(int(line)):
-            state, _record = run_round(federation, state)
-        print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
-    federation.engine.close()
+    with assembled(config, processes.opened, Own(data=data)) as federation:
+        print(json.dumps({"setup": time.perf_counter() - start}), flush=True)
+        state = federation.strategy.begin(seeds.number(config.seed, "model"))
+        for line in sys.stdin:
+            start = time.perf_counter()
+            for _ in range(int(line)):
+                state, _record = run_round(federation, state)
+            print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
 
 
 if __name__ == "__main__":

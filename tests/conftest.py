@@ -13,27 +13,25 @@ from hypothesis import settings
 from torch import nn
 
 from heroes import seeds
-from heroes.assemble import assemble
+from heroes.assemble import Own, assembled
 from heroes.client.training import LocalSettings, Trainer
 from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
 from heroes.federation import Federation
 from heroes.fleet.clock import VirtualClock
-from heroes.fleet.costs import Costs
 from heroes.fleet.devices import FLEETS, Fleet
 from heroes.messages import Assignment, Cohort, Plan, RoundRecord, Selection, ServerState, Update
 from heroes.models.family import Family
-from heroes.planning.pacing import Limits
+from heroes.planning.loads import Costs
 from heroes.planning.schedule import LearningRate
 from heroes.rounds import run_round
 from heroes.settings.config import Config
 from heroes.slices.cuts import cut_out
-from heroes.slices.exchange import Feedback
-from heroes.strategies.adp import Adp
-from heroes.strategies.fedavg import FedAvg
-from heroes.strategies.flanc import Flanc
-from heroes.strategies.heroes import Heroes
-from heroes.strategies.heterofl import HeteroFL
+from heroes.slices.feedback import Feedback
+from heroes.slices.overlays import overlay_mean
+from heroes.strategies import registry
+from heroes.strategies.base import Ground, Strategy
+from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import InProcessEngine
 
 settings.register_profile("heroes", deadline=None, derandomize=True, database=None, max_examples=60)
@@ -41,14 +39,8 @@ settings.load_profile("heroes")
 torch.set_num_threads(1)
 
 
-Scheme = Heroes | FedAvg | Adp | HeteroFL | Flanc
-LOCAL: dict[type, dict[str, Any]] = {  # how clients train under each scheme, as `assemble` would have it
-    Heroes: {},
-    FedAvg: {"train_in": "dense", "probes": 0},
-    Adp: {"train_in": "dense", "probes": 1, "send_gradient": True},
-    HeteroFL: {"train_in": "dense", "probes": 0},
-    Flanc: {"regulariser": 0.1, "probes": 0},
-}
+USUAL = {"tau": 6, "step_limit": 0.02}  # where a strategy has them
+USUAL_RANGE = {"tau_first": 6, "tau_min": 1, "tau_max": 40}  # where it has all three
 
 
 def build_network(width: int) -> nn.Module:
@@ -93,43 +85,28 @@ class World:
         sizes = np.array([2000, 4000, 7000])[:max_width]
         return Costs(step_flops=flops, probe_flops=flops / 2, bytes_up=sizes, bytes_down=sizes + 100)
 
-    def heroes(self, max_width: int = 3, **changes: Any) -> Heroes:
+    def strategy(self, strategy_name: str, max_width: int = 3, **changes: Any) -> Strategy:
+        """A strategy by name on the tiny family; changes are its settings or parts of its ground."""
+        kind = registry.find(strategy_name)
+        usual = {key: value for key, value in USUAL.items() if key in kind.model_fields}
+        usual |= USUAL_RANGE if USUAL_RANGE.keys() <= kind.model_fields.keys() else {}
+        settings = usual | {key: value for key, value in changes.items() if key in kind.model_fields}
+        given = {key: value for key, value in changes.items() if key not in kind.model_fields}
+        return kind(**settings).on(self.ground(max_width, **given))
+
+    def ground(self, max_width: int = 3, **changes: Any) -> Ground:
         wanted: dict[str, Any] = {
             "family": self.family(max_width),
             "costs": self.costs(max_width),
             "learning_rate": LearningRate(0.1),
+            "overlay": overlay_mean,
             "rounds": 20,
-            "step_limit": 0.02,
-            "limits": Limits(tau_first=6, tau_min=1, tau_max=40),
+            "probes": 2,
         }
-        return Heroes(**(wanted | changes))
-
-    def fedavg(self, max_width: int = 3, **changes: Any) -> FedAvg:
-        return FedAvg(**(self._common(max_width) | {"tau": 6} | changes))
-
-    def adp(self, max_width: int = 3, **changes: Any) -> Adp:
-        return Adp(**(self._common(max_width) | {"rounds": 20} | changes))
-
-    def heterofl(self, max_width: int = 3, **changes: Any) -> HeteroFL:
-        return HeteroFL(**(self._common(max_width) | {"tau": 6, "step_limit": 0.02} | changes))
-
-    def flanc(self, max_width: int = 3, **changes: Any) -> Flanc:
-        return Flanc(**(self._common(max_width) | {"tau": 6, "step_limit": 0.02} | changes))
-
-    def _common(self, max_width: int) -> dict[str, Any]:
-        return {
-            "family": self.family(max_width),
-            "costs": self.costs(max_width),
-            "learning_rate": LearningRate(0.1),
-        }
-
-    def scheme(self, name: str, **changes: Any) -> Scheme:
-        """One of the five by name."""
-        made: Scheme = getattr(self, name)(**changes)
-        return made
+        return Ground(**(wanted | changes))
 
     def assembled(self, name: str, changes: dict[str, Any] | None = None) -> Federation:
-        """The tiny federation as `assemble` makes it from a configuration: real costs, real settings."""
+        """The tiny federation as `assembled` makes it from a configuration: real costs, real settings."""
         wanted: dict[str, Any] = {
             "strategy.name": name,
             "seed": 1,
@@ -141,7 +118,9 @@ class World:
             "training.device": "cpu",
             "engine.name": "in_process",
         }
-        return assemble(Config().changed(wanted | (changes or {})), build_network, self.data())
+        config = Config().changed(wanted | (changes or {}))
+        with assembled(config, in_process.opened, Own(build_network, self.data())) as federation:
+            return federation
 
     def cohort(self, speeds: list[float], upload: float = 200e3, download: float = 1e6) -> Cohort:
         """Clients 10, 11, ... of these speeds on equal links."""
@@ -153,7 +132,7 @@ class World:
         )
 
     def answers(
-        self, plan: Plan, strategy: Scheme, state: ServerState[Any], values: list[float] | None = None
+        self, plan: Plan, strategy: Strategy, state: ServerState[Any], values: list[float] | None = None
     ) -> Iterator[tuple[Assignment, Update]]:
         """Every client sends back what it got, or everywhere its own value."""
         for n, a in enumerate(plan.assignments):
@@ -162,7 +141,7 @@ class World:
                 tensors = {name: torch.full_like(tensor, values[n]) for name, tensor in tensors.items()}
             yield a, Update(a.client, a.round, tensors, 10, 0.5)
 
-    def three_rounds(self, strategy: Scheme) -> tuple[ServerState[Any], list[RoundRecord]]:
+    def three_rounds(self, strategy: Strategy) -> tuple[ServerState[Any], list[RoundRecord]]:
         """The state and the records after three rounds of the tiny federation."""
         federation = self.federation(strategy)
         state = strategy.begin(seeds.number(federation.seed, "model"))
@@ -174,7 +153,7 @@ class World:
 
     def federation(
         self,
-        strategy: Scheme | None = None,
+        strategy: Strategy | None = None,
         engine: Engine | None = None,
         clock: Clock | None = None,
         *,
@@ -185,9 +164,14 @@ class World:
         error_feedback: bool = False,
         **settings_changes: Any,
     ) -> Federation:
-        chosen = strategy or self.heroes()
+        chosen = strategy or self.strategy("heroes")
         data = self.data(clients)
-        local = LocalSettings(**({"batch_size": 5} | LOCAL[type(chosen)] | settings_changes))
+        duties = chosen.duties(chosen.ground.probes)
+        asked = {
+            key: getattr(duties, key) for key in ("probes", "terms", "sends", "scaler", "mask_absent_labels")
+        }
+        train_in = "factors" if chosen.holds == "factors" else "dense"
+        local = LocalSettings(**({"batch_size": 5, "train_in": train_in} | asked | settings_changes))
         shapes = {name: tuple(tensor.shape) for name, tensor in chosen.begin(0).tensors.items()}
 
         return Federation(
@@ -198,6 +182,7 @@ class World:
             cohort=cohort,
             seed=seed,
             family=chosen.family,
+            sends=local.sends,
             down_bits=down_bits,
             feedback=Feedback(shapes) if error_feedback else None,
         )

@@ -61,8 +61,9 @@ def test_values_stay_what_they_were_so_that_old_runs_can_be_repeated():
 
 
 def test_the_clients_of_a_round_are_distinct_sorted_and_their_own(world):
-    fleet = world.federation(clients=50).fleet
-    rounds = [sample(fleet, 10, 1, n).tolist() for n in range(1, 40)]
+    federation = world.federation(clients=50, cohort=10)
+    begun = federation.strategy.begin(0)
+    rounds = [sample(federation, replace(begun, round=n)).tolist() for n in range(39)]
     assert all(len(set(r)) == 10 and r == sorted(r) and 0 <= r[0] <= r[-1] < 50 for r in rounds)
     assert len({tuple(r) for r in rounds}) == 39
     assert set().union(*rounds) == set(range(50))
@@ -86,15 +87,15 @@ def test_a_round_reached_by_running_equals_the_round_replayed_alone(world):
 
 
 def test_round_900_can_be_replayed_from_its_state_alone(world):
-    begun = world.heroes().begin(0)
+    begun = world.strategy("heroes").begin(0)
     at_900 = replace(begun, round=899)
-    busy = world.federation(world.heroes(rounds=1000))
+    busy = world.federation(world.strategy("heroes", rounds=1000))
     run_round(busy, begun)
     _, after_others = run_round(busy, at_900)
-    _, alone = run_round(world.federation(world.heroes(rounds=1000)), at_900)
+    _, alone = run_round(world.federation(world.strategy("heroes", rounds=1000)), at_900)
     assert after_others == alone
     assert alone.round == 900
-    assert [c.client for c in alone.clients] == sample(busy.fleet, 4, 1, 900).tolist()
+    assert [c.client for c in alone.clients] == sample(busy, at_900).tolist()
 
 
 @pytest.mark.parametrize(("rounds_done", "value"), [(0, 0.8), (1, 0.4), (3, 0.1), (4, 0.07), (500, 0.07)])

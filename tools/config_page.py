@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from heroes.settings.config import keys
-from heroes.settings.sections import SCHEMES
+from heroes.strategies.registry import BUILT_IN, DEFAULT
 
 Key = tuple[str, Any, str]
 
@@ -20,13 +20,14 @@ def page() -> str:
         "`--set section.key=value` changes one on the command line; the word `none` unsets a key that may be unset.",
         "The resolved configuration is written to `config.toml` in every run folder.",
     ]
-    schemes = [name for name in SCHEMES if name != "heroes"]
     lines += table(keys())
-    for name in schemes:
+    for name, strategy in BUILT_IN.items():
+        if name == DEFAULT:
+            continue
         lines += [
             "",
             f'### [strategy] with name = "{name}"',
-            *rows(key for key in keys(name) if key[0].startswith("strategy.")),
+            *rows(key for key in keys(strategy) if key[0].startswith("strategy.")),
         ]
     return "\n".join(lines) + "\n"
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heroes import data, report
+    from heroes.client.metrics import metric
     from heroes.data.examples import Examples, FederatedData, Shares
     from heroes.errors import HeroesError
     from heroes.models.layers import stacked
@@ -32,6 +33,7 @@ _HOMES = {
     "HeroesError": "heroes.errors",
     "Run": "heroes.runs.running",
     "Shares": "heroes.data.examples",
+    "metric": "heroes.client.metrics",
     "resume": "heroes.runs.running",
     "run": "heroes.runs.running",
     "stacked": "heroes.models.layers",
@@ -47,6 +49,7 @@ __all__ = [
     "Shares",
     "__version__",
     "data",
+    "metric",
     "recipes",
     "report",
     "resume",

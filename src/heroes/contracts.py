@@ -1,5 +1,5 @@
-"""The ports of the house: a strategy decides, an engine carries tasks to clients, a clock tells what a round
-took.
+"""The ports of the house: a sampler says who takes part, a strategy decides what they do, an engine carries
+tasks to them, a clock tells what a round took, a server optimiser makes a step of what they changed.
 
 Anything with these methods plugs in; nothing here needs to be subclassed.
 """
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor, nn
 
 from heroes.messages import (
     Assignment,
     Cohort,
     Facts,
     Floats,
+    Integers,
     Lost,
     Plan,
     Score,
@@ -30,10 +32,18 @@ from heroes.messages import (
 from heroes.slices.cuts import Cut
 
 M = TypeVar("M")
+Known = Mapping[int, tuple[float, ...]]  # what was measured of clients, as `ServerState.measured` has it
 
 
 class Strategy(Protocol[M]):
-    """A federated-learning scheme. It holds settings only; what it remembers lives in the state."""
+    """A way to train a federation. It holds settings only; what it remembers lives in the state.
+
+    `heroes.strategies.base.Strategy` is the class to build one on.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages, records and reports."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -48,7 +58,7 @@ class Strategy(Protocol[M]):
     def cut(self, selection: Selection) -> Cut:
         """Where the tensors of a selection lie in the global tensors."""
 
-    def serve(self, width: int) -> Selection:
+    def selection(self, width: int) -> Selection:
         """The part of the global model to use as a model of this width."""
 
     def aggregate(
@@ -57,8 +67,144 @@ class Strategy(Protocol[M]):
         """The state after the round, from the answers in plan order, taken one at a time."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one client's part in a round, in plain numbers, for whoever chooses the next clients."""
+
+    client: int
+    samples: int
+    loss: float | None  # None: it did not say
+    seconds: float  # from the beginning of the round until its answer was in
+
+
+class Sampler(Protocol):
+    """Chooses who takes part. It holds settings only; what it remembers is `state.sampler`.
+
+    That memory is None before the first round, then whatever `remember` returned last: None, or text, numbers,
+    lists and dictionaries with text as keys, which can be written as JSON.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it draws uniformly without replacement, which is what privacy's accountant counts on."""
+
+    def sample(
+        self, state: ServerState[Any], candidates: Integers, wanted: int, rng: np.random.Generator
+    ) -> Integers:
+        """At most `wanted` different clients out of the candidates, in any order; at least one."""
+
+    def remember(self, state: ServerState[Any], plan: Plan, outcomes: Sequence[Outcome]) -> Any:
+        """Its memory after a round, from the state before it, its plan and what came of it.
+
+        There is an outcome for every client whose update counted, in plan order.
+        """
+
+
+class Availability(Protocol):
+    """Who can be asked, and when."""
+
+    def candidates(self, clients: int, seconds: float) -> Integers:
+        """Which of this many clients can be asked at this time, in ascending order."""
+
+    def wait(self, needed: int, seconds: float) -> float:
+        """From this time on, the seconds until as many as needed can be asked."""
+
+
+class Devices(Protocol):
+    """The clients' devices and links, as the server sees them."""
+
+    def __len__(self) -> int:
+        """How many clients there are."""
+
+    def status(
+        self, clients: Integers, round_number: int, attempt: int = 0, known: Known | None = None
+    ) -> Cohort:
+        """How fast these clients are at the start of a round, or of another attempt at it.
+
+        `known` is what was measured before; where devices are drawn it changes nothing.
+        """
+
+
+class ServerOptimiser(Protocol):
+    """Makes a step of a round's mean change, element by element. It holds settings only."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The names of what it remembers of every element; each begins at zero."""
+
+    def step(
+        self, change: Tensor, moments: Mapping[str, Tensor], round_number: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """By how much to move instead of by this change, and the moments after it; rounds count from 1."""
+
+
+class Loss(Protocol):
+    """What clients minimise, from a model's outputs and the targets of a batch."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """What a step of training lowers: one number for the batch."""
+
+    def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of every answer, as it is tested; the test loss is the mean over all of them."""
+
+    def aligned(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs and targets as metrics read them: (m, classes) and (m,), or both of one shape."""
+
+    def check(self, targets: Tensor) -> None:
+        """Raise a DataError where data with these targets cannot be learned by it."""
+
+
+class Metric(Protocol):
+    """How good a model is, as one number over the whole test set.
+
+    The test set is counted in chunks, by whoever has time: a chunk gives a statistic, made of plain numbers
+    and lists so that it travels as JSON. Statistics are merged in the order of the chunks.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in records and reports."""
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a good model has a low value."""
+
+    def start(self, outputs: Tensor, targets: Tensor) -> Any:
+        """The statistic of one chunk."""
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """The statistic of two neighbours together."""
+
+    def finish(self, statistic: Any) -> float:
+        """The value, from the statistic of all chunks."""
+
+
+class LocalOptimiser(Protocol):
+    """How a client moves its parameters."""
+
+    def begin(self, parameters: Sequence[nn.Parameter]) -> Callable[[float], None]:
+        """Start a round, without memory of earlier ones. Call what is returned after every `backward`, with
+        the learning rate; it moves the parameters by their gradients.
+        """
+
+
 class Engine(Protocol):
-    """How tasks reach clients and updates come back, and who tests the model."""
+    """How tasks reach clients and updates come back, who tests the model, and who gets it in the end.
+
+    An engine opens and closes itself: see `heroes.transport.opening`.
+    """
 
     def run(
         self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
@@ -74,19 +220,26 @@ class Engine(Protocol):
         round.
         """
 
-    def close(self) -> None:
-        """Give back whatever the engine holds."""
-
-
-@runtime_checkable
-class Elsewhere(Protocol):
-    """What an engine has besides, whose clients come and go as they like and may keep the final model."""
-
     def present(self) -> npt.NDArray[np.bool_] | None:
         """Which clients can be asked now, waiting for some if need be; None is everybody."""
 
-    def hand_out(self, tensors: Callable[[int], Tensors], widths: Sequence[int]) -> None:
-        """Give every client that wants it the final model at its width, one of these; then they have it."""
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        """Give the final model, at one of these widths, to everybody who keeps one. When this returns, they
+        have it; where nobody keeps one, nothing happens.
+        """
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A client did so many FLOPs in so many seconds, and moving so many bytes took it so many seconds
+    besides.
+    """
+
+    client: int
+    flops: float
+    training: float
+    moved: int
+    besides: float
 
 
 @dataclass(frozen=True)
@@ -94,11 +247,13 @@ class Timing:
     """What a round took: T, and in plan order when the server heard of each client, at the latest at the end.
 
     `spent` is how long clients computed and how long things travelled, in seconds, where that was measured.
+    `measured` is what was learned of clients, in the order in which it was heard; of late ones too.
     """
 
     duration: float
     finished: Floats
     spent: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    measured: tuple[Measurement, ...] = ()
 
     @property
     def waiting(self) -> Floats:
@@ -120,4 +275,4 @@ class Clock(Protocol):
         """
 
     def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
-        """The timing of a round that carried out this plan."""
+        """The round is over: what carrying out this plan took. Whatever was measured is handed out once."""

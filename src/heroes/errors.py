@@ -52,3 +52,12 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     near = get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{hint}Choices: {', '.join(names)}"
+
+
+def said(error: Exception) -> str:
+    """An error in one line.
+
+    >>> said(KeyError("bias"))
+    "KeyError: 'bias'"
+    """
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

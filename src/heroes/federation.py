@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heroes.client.extras import Extra
-from heroes.contracts import Clock, Engine, Strategy
-from heroes.fleet.devices import Fleet
-from heroes.fleet.faults import Faults, Mask
-from heroes.fleet.wall import MeasuredFleet
-from heroes.messages import Assignment, RoundRecord, Score, ServerState
+from heroes.contracts import Availability, Clock, Devices, Engine, Sampler, ServerOptimiser, Strategy
+from heroes.fleet.availability import Everybody
+from heroes.messages import Assignment, RoundRecord, Score, ServerState, Tensors
 from heroes.models.family import Family
+from heroes.server.asking import cut, taken
 from heroes.server.defence import Defence
 from heroes.server.privacy import Privacy
-from heroes.slices.cuts import Cut, cut_out
-from heroes.slices.exchange import Feedback
+from heroes.server.sampling import Uniform
+from heroes.slices.cuts import Cut
+from heroes.slices.feedback import Feedback
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,19 @@ class Stop:
     traffic: int | None = None
     accuracy: float | None = None
     loss: float | None = None
+    target: float | None = None  # for the main metric
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether a test of the model may end the run."""
+        return self.accuracy is not None or self.target is not None
 
     def reason(self, record: RoundRecord) -> str | None:
         """Why the run ends with this round, or None."""
         if self.accuracy is not None and record.accuracy is not None and record.accuracy >= self.accuracy:
             return "target accuracy"
+        if self._reached(record):
+            return f"target {record.metric}"
         if self.loss is not None and record.loss is not None and record.loss <= self.loss:
             return "target loss"
         if self.seconds is not None and record.seconds >= self.seconds:
@@ -42,6 +50,12 @@ class Stop:
         if self.traffic is not None and record.traffic >= self.traffic:
             return "traffic budget"
         return "rounds" if record.round >= self.rounds else None
+
+    def _reached(self, record: RoundRecord) -> bool:
+        value = record.scores.get(record.metric)
+        if self.target is None or value is None:
+            return False
+        return value <= self.target if record.lower_is_better else value >= self.target
 
 
 @dataclass(frozen=True)
@@ -55,28 +69,40 @@ class Policy:
 
 @dataclass(frozen=True)
 class Federation:
-    """All that takes part in a run: the three ports, the fleet and the model family."""
+    """All that takes part in a run: the ports, the fleet and the model family. Nothing in it changes from
+    round to round; what does is in the state.
+    """
 
     strategy: Strategy[Any]
     engine: Engine
     clock: Clock
-    fleet: Fleet | MeasuredFleet
+    fleet: Devices
     cohort: int
     seed: int
     family: Family
     sends: tuple[Extra, ...] = ()  # what clients send besides their tensors
     down_bits: int = 32
-    feedback: Feedback | None = None  # where clients' rounding residuals are kept in a simulation
-    faults: Faults | None = None
+    feedback: Feedback | None = None  # how clients' rounding residuals are kept in a simulation
+    availability: Availability = field(default_factory=Everybody)
+    sampler: Sampler = field(default_factory=Uniform)
     policy: Policy = field(default_factory=Policy)
     defence: Defence = field(default_factory=Defence)
     privacy: Privacy | None = None
-    present: Callable[[], Mask | None] = lambda: None  # which clients can be asked at all; None is everybody
+    optimiser: ServerOptimiser | None = None
+    average: float = 0.0  # weight of the past in the moving average of the model; 0 is none
+
+    def served(self, state: ServerState[Any]) -> Tensors:
+        """The model that is tested and handed out: the global one, or its moving average."""
+        return state.averaged if self.average and state.averaged else state.tensors
 
     def score(self, state: ServerState[Any], width: int) -> Callable[[], Score]:
         """Begin to test the model of this width; call what is returned for how good it is."""
-        return self.engine.score(cut_out(state.tensors, self.strategy.cut(self.strategy.serve(width))), width)
+        return self.engine.score(self.model(state, width), width)
+
+    def model(self, state: ServerState[Any], width: int) -> Tensors:
+        """The tensors of the model of this width, as it is tested and handed out."""
+        return taken(self.strategy, self.served(state), self.strategy.selection(width))
 
     def cut(self, assignment: Assignment) -> Cut:
         """Where the tensors of a client lie in the global ones."""
-        return self.strategy.cut(assignment.selection)
+        return cut(self.strategy, assignment.selection)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from heroes.assemble import at_clients
+from heroes.assemble import NOTHING, Own, at_clients, at_node
+from heroes.client.losses import Function
 from heroes.client.training import Trainer
 from heroes.data import Examples, FederatedData, WholeShares
 from heroes.errors import ConfigError, HeroesError
@@ -29,9 +30,10 @@ from heroes.messages import RoundRecord
 from heroes.models.family import Build
 from heroes.report.metrics import Metric
 from heroes.runs.folder import held
-from heroes.runs.running import Run, extended, prepare, resume, run
+from heroes.runs.running import Run, extended, resume, run
 from heroes.settings.config import Config, load, parse
 from heroes.settings.recipes import recipe
+from heroes.strategies.base import Strategy
 from heroes.transport.engines import flower
 
 Data = Callable[[int | None], Examples]
@@ -41,16 +43,19 @@ log = logging.getLogger("flwr")  # what Flower streams to whoever started the ru
 
 @dataclass(frozen=True)
 class Parts:
-    """A model and data of your own for an app; what is not given is as the configuration names it.
+    """Parts of your own for an app; what is not given is as the configuration names it.
 
     `model` is `build(width) -> nn.Module`. `data(client)` gives the training examples of a client and is
     called on its node; `data(None)` gives the test examples, on the server. With data of your own and a named
-    model, say how many classes there are.
+    model, say how many classes there are. `strategy`, `loss` and `metrics` are as in `heroes.run`.
     """
 
     model: Build | None = None
     data: Data | None = None
     classes: int | None = None
+    strategy: Strategy | None = None
+    loss: Function | None = None
+    metrics: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.data is not None and self.model is None and self.classes is None:
@@ -65,8 +70,7 @@ class Parts:
         @app.main()
         def main(grid: Grid, context: Context) -> None:
             try:
-                with flower.using(grid):
-                    lead(dict(context.run_config), self)
+                lead(dict(context.run_config), self, grid)
             except HeroesError as error:
                 log.error("heroes: %s", error)
                 raise
@@ -75,7 +79,8 @@ class Parts:
 
     def client_app(self) -> ClientApp:
         """What trains."""
-        return flower.client_app(prepare if self == Parts() else lru_cache(maxsize=2)(self._prepare))
+        named = partial(at_node, NOTHING)
+        return flower.client_app(named if self == Parts() else lru_cache(maxsize=2)(self._prepare))
 
     def here(self, config: Config, client: int | None) -> FederatedData | None:
         """Data of your own on this machine: a client's, or the server's, which has test examples only."""
@@ -87,29 +92,35 @@ class Parts:
         return FederatedData(found, found, WholeShares(config.federation.clients, len(found)), self.classes)
 
     def _prepare(self, text: str, client: int) -> tuple[Trainer, FederatedData]:
-        config = parse(tomllib.loads(text))
+        config = parse(tomllib.loads(text), None if self.strategy is None else type(self.strategy))
         flower.check_number(client, config.federation.clients)  # before data of the user's own are asked for
-        return at_clients(config, self.model, self.here(config, client))
+        own = Own(self.model, self.here(config, client), self.strategy, self.loss, self.metrics)
+        return at_clients(config, own)
 
 
-def lead(settings: dict[str, Any], own: Parts) -> Run:
-    """Train as the run configuration says, or go on with the run that the folder holds."""
+def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
+    """Train on a grid's nodes as the run configuration says, or go on with the run that the folder holds."""
     folder = Path(str(settings.get("out", "runs/flower")))
     changes = {"engine.name": "flower"}
     if settings.get("rounds"):
         changes["federation.rounds"] = settings["rounds"]
     log.info("heroes: the run folder is %s", folder.absolute())
-    hear: dict[str, Any] = {"on_round": _told, "on_progress": _noted}
+    engine = partial(flower.opened, link=flower.Link(grid))
+    same: dict[str, Any] = {
+        "model": own.model,
+        "strategy": own.strategy,
+        "loss": own.loss,
+        "metrics": own.metrics,
+    }
+    same |= {"engine": engine, "on_round": _told, "on_progress": _noted}
     with held(folder, _PATIENCE):  # the ServerApp of a SuperLink that was killed may not have noticed yet
         records = folder / "records.jsonl"
         if records.is_file() and records.stat().st_size:
-            data = own.here(extended(folder, changes), None)
-            finished = resume(folder, changes, model=own.model, data=data, **hear)
+            data = own.here(extended(folder, changes, Own(strategy=own.strategy)), None)
+            finished = resume(folder, changes, data=data, **same)
         else:  # a run that ended before its first round has nothing to lose
             config = configured(settings).changed(changes)
-            finished = run(
-                config, model=own.model, data=own.here(config, None), out=folder, overwrite=True, **hear
-            )
+            finished = run(config, data=own.here(config, None), out=folder, overwrite=True, **same)
     log.info("heroes: done")
     return finished
 

@@ -137,10 +137,20 @@ class Lost:
 
 @dataclass(frozen=True)
 class Score:
-    """How good a model is on the test set: share of correct answers, and mean loss."""
+    """How good a model is on the test set: its mean loss, and every metric by name, the main one first."""
 
-    accuracy: float
     loss: float
+    metrics: Mapping[str, float]
+    lower_is_better: bool = False  # of the main metric
+
+    @property
+    def metric(self) -> str:
+        """The name of the main metric."""
+        return next(iter(self.metrics))
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.metrics.get("accuracy")
 
 
 Memory = TypeVar("Memory")
@@ -148,8 +158,8 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True)
 class ServerState(Generic[Memory]):
-    """All that the server remembers between rounds. `memory` belongs to the strategy and holds plain numbers
-    only.
+    """All that the server remembers between rounds. `memory` belongs to the strategy and `sampler` to the
+    sampler; both hold plain values only.
     """
 
     round: int  # rounds done
@@ -164,6 +174,9 @@ class ServerState(Generic[Memory]):
     measured: Mapping[int, tuple[float, ...]] = field(
         default_factory=dict
     )  # what is known of how fast real clients are
+    sampler: Any = None  # JSON values
+    moments: Mapping[str, Tensors] = field(default_factory=dict)  # of the server optimiser: kind, then tensor
+    averaged: Tensors = field(default_factory=dict)  # the moving average of the model; empty when it is off
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""The spine: sample, assign, cut, train, pair, aggregate, record; again until it is time to stop."""
+"""The spine: sample, assign, cut, carry, pair, screen, aggregate, optimise, record; again until it is time to
+stop.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-import numpy as np
-
 from heroes import seeds
 from heroes.errors import TrainingError
 from heroes.federation import Federation, Stop
-from heroes.fleet.devices import Fleet
-from heroes.fleet.faults import Mask
-from heroes.fleet.wall import MeasuredFleet
 from heroes.messages import (
     LARGEST,
     Abandoned,
@@ -31,31 +28,20 @@ from heroes.messages import (
     Tensors,
     Update,
 )
+from heroes.server.asking import aggregated, assigned, begun, taken
 from heroes.server.defence import Defence
+from heroes.server.optimisers import averaged, optimised
 from heroes.server.pairing import Expected, Pairing
 from heroes.server.recording import Attempt, given_up, record
-from heroes.slices.cuts import cut_out, cut_shapes
+from heroes.server.sampling import remembered, sampled
+from heroes.slices.cuts import Cut, cut_out, cut_shapes
 from heroes.slices.exchange import pack_tensors, unpack_tensors
+from heroes.slices.feedback import Leftover
+from heroes.slices.overlays import holders
 
 M = TypeVar("M")
 Sent = Callable[[Selection], Tensors]
-_DAY = 96  # times a day at which the server looks who is awake
 _SLICES = 8  # kept during a round; the same slice is cut anew when more others came between
-
-
-def sample(
-    fleet: Fleet | MeasuredFleet,
-    wanted: int,
-    seed: int,
-    round_number: int,
-    attempt: int = 0,
-    awake: Mask | None = None,
-) -> Integers:
-    """Who takes part: so many clients, uniformly without replacement, from those awake if not all are."""
-    rng = seeds.stream(seed, "sampling", round_number, *([attempt] if attempt else []))
-    there = len(fleet) if awake is None else np.flatnonzero(awake)
-    most = wanted if awake is None else min(wanted, int(awake.sum()))
-    return np.sort(rng.choice(there, most, replace=False)).astype(np.int64)
 
 
 def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], RoundRecord]:
@@ -63,7 +49,7 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
     idle = 0.0
     abandoned: list[Abandoned] = []
     for number in range(f.policy.attempts):
-        wait = until_awake(f, state.seconds)
+        wait = f.availability.wait(max(1, f.policy.at_least), state.seconds)
         idle += wait
         state = replace(state, seconds=state.seconds + wait)
         tried = try_round(f, state, number)
@@ -72,48 +58,35 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
             return record(tried, abandoned, idle=idle, clock=f.clock.name, epsilon=epsilon)
         abandoned.append(tried.abandoned())
         state = tried.charged(state)
-        if f.feedback is not None:
-            f.feedback.restore(state.residuals)
     raise TrainingError(given_up(f.policy.at_least, state.round + 1, abandoned))
 
 
 def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     """One attempt at a round, from who takes part to the model that comes of it."""
-    awake = f.present() if f.faults is None else f.faults.available(state.seconds)
-    asked = sample(f.fleet, math.ceil(f.cohort * f.policy.oversample), f.seed, state.round + 1, number, awake)
-    clients = f.fleet.status(asked, state.round + 1, number)  # who, and how fast today
-    plan = stamped(f, f.strategy.assign(state, clients), number)  # width, blocks, tau for each
+    asked = sample(f, state, number)
+    clients = f.fleet.status(asked, state.round + 1, number, state.measured)  # how fast they are today
+    plan = stamped(f, assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
     wanted = min(f.cohort, len(clients))
     sent = lru_cache(maxsize=_SLICES)(
         lambda selection: as_sent(f, state, selection)
     )  # clients may get the same slice
-    updates = carried_out(f, plan.assignments, wanted, lambda a: make_task(f, a, sent))
+    updates = carried_out(f, plan.assignments, wanted, lambda a: make_task(f, state, a, sent))
     answers = Pairing(plan.assignments, updates, lambda a: expected(f, state, a))
-    good = screen(f, state, answers, received(f, state, answers, sent))
-    after, facts = f.strategy.aggregate(state, plan, good)  # local training happens behind this line
-    if f.privacy is not None:
-        held = [f.cut(a) for a in plan.assignments if a.client in answers.answered]
-        after = replace(after, tensors=f.privacy.noised(after.tensors, held, after.round))
-    if f.feedback is not None:
-        after = replace(after, residuals=dict(f.feedback.kept))
-    if isinstance(f.fleet, MeasuredFleet):
-        after = replace(after, measured=f.fleet.known)
-    return Attempt(plan, answers, after, facts, f.clock.elapse(plan.assignments, wanted))
+    left: list[Leftover] = []
+    good = screen(f, state, answers, received(f, state, answers, sent, left.append))
+    after, facts = aggregated(f.strategy, state, plan, good)  # local training happens behind this line
+    after = optimise(f, state, after, [f.cut(a) for a in plan.assignments if a.client in answers.answered])
+    timing = f.clock.elapse(plan.assignments, wanted)
+    memory = remembered(f.sampler, state, plan, answers.answered, timing)
+    residuals = state.residuals if f.feedback is None else f.feedback.keep(state.residuals, left)
+    return Attempt(plan, answers, replace(after, sampler=memory, residuals=residuals), facts, timing)
 
 
-def until_awake(f: Federation, seconds: float) -> float:
-    """How long the server waits until enough clients can be asked: no time at all, or some part of a day."""
-    needed = max(1, f.policy.at_least)
-    if f.faults is None or f.faults.available(seconds) is None:
-        return 0.0
-    for part in range(_DAY + 1):
-        wait = part * f.faults.day / _DAY
-        awake = f.faults.available(seconds + wait)
-        if awake is not None and int(awake.sum()) >= needed:
-            return wait
-    raise TrainingError(
-        f"at no time of the day are {needed} clients awake; raise faults.awake or lower server.at_least"
-    )
+def sample(f: Federation, state: ServerState[M], attempt: int = 0) -> Integers:
+    """Who takes part, out of those who can be asked."""
+    rng = seeds.stream(f.seed, "sampling", state.round + 1, *([attempt] if attempt else []))
+    there = f.availability.candidates(len(f.fleet), state.seconds)
+    return sampled(f.sampler, state, there, math.ceil(f.cohort * f.policy.oversample), rng)
 
 
 def stamped(f: Federation, plan: Plan, attempt: int) -> Plan:
@@ -143,15 +116,15 @@ def carried_out(
 
 def as_sent(f: Federation, state: ServerState[M], selection: Selection) -> Tensors:
     """A slice cut out of the global model, as it looks after travelling down."""
-    tensors = cut_out(state.tensors, f.strategy.cut(selection))
+    tensors = taken(f.strategy, state.tensors, selection)
     return unpack_tensors(pack_tensors(tensors, f.down_bits)) if f.down_bits < 32 else tensors
 
 
-def make_task(f: Federation, assignment: Assignment, sent: Sent) -> Task:
+def make_task(f: Federation, state: ServerState[M], assignment: Assignment, sent: Sent) -> Task:
     """What a client is told."""
     residuals = None
     if f.feedback is not None:
-        residuals = f.feedback.residuals(assignment.client, f.cut(assignment))
+        residuals = f.feedback.residuals(state.residuals, assignment.client, f.cut(assignment))
     seed = seeds.client(f.seed, assignment.round, assignment.client)
     return Task(assignment, sent(assignment.selection), seed, residuals)
 
@@ -164,17 +137,17 @@ def expected(f: Federation, state: ServerState[M], assignment: Assignment) -> Ex
 
 
 def received(
-    f: Federation, state: ServerState[M], answers: Pairing, sent: Sent
+    f: Federation, state: ServerState[M], answers: Pairing, sent: Sent, keep: Callable[[Leftover], None]
 ) -> Iterator[tuple[Assignment, Update]]:
     """Hand the answers on, undoing what rounding did on the way.
 
     A client that got a rounded slice moved it somewhere: the exact slice is moved the same way, or small
-    steps would be lost. What the client's own rounding left out is kept for its next turn.
+    steps would be lost. `keep` hears what the client's own rounding left out, for its next turn.
     """
     for assignment, update in answers:
         cut = f.cut(assignment)
         if f.feedback is not None and update.residuals is not None:
-            f.feedback.keep(assignment.client, cut, update.residuals)
+            keep(Leftover(assignment.client, cut, update.residuals))
         if f.down_bits < 32:
             exact, rounded = cut_out(state.tensors, cut), sent(assignment.selection)
             update = replace(
@@ -192,9 +165,27 @@ def screen(
     return defence.screen(updates, state.tensors, f.cut, answers.refuse)
 
 
+def optimise(
+    f: Federation, state: ServerState[M], after: ServerState[M], trained: Sequence[Cut]
+) -> ServerState[M]:
+    """The state after the round with privacy's noise on what was trained, then the server optimiser's step,
+    then its part in the moving average.
+    """
+    if f.privacy is not None:
+        after = replace(after, tensors=f.privacy.noised(after.tensors, trained, after.round))
+    counts = holders(state.tensors, trained) if f.optimiser is not None or f.average else {}
+    if f.optimiser is not None:
+        tensors, moments = optimised(
+            f.optimiser, state.tensors, after.tensors, counts, state.moments, after.round
+        )
+        after = replace(after, tensors=tensors, moments=moments)
+    average = averaged(f.served(state), after.tensors, counts, f.average) if f.average else {}
+    return replace(after, averaged=average)
+
+
 def begin(f: Federation) -> ServerState[Any]:
     """The state before the first round."""
-    return f.strategy.begin(seeds.number(f.seed, "model"))
+    return begun(f.strategy, seeds.number(f.seed, "model"))
 
 
 Step = tuple[ServerState[Any], RoundRecord]
@@ -215,10 +206,6 @@ def run(
     out after that.
     """
     state = begin(f) if after is None else after
-    if f.feedback is not None:
-        f.feedback.restore(state.residuals)
-    if isinstance(f.fleet, MeasuredFleet):
-        f.fleet.restore(state.measured)
     complete = f.strategy.widths[-1]
     held: tuple[ServerState[Any], RoundRecord, Callable[[], Score]] | None = None
     while True:
@@ -231,14 +218,14 @@ def run(
         reason = stop.reason(entry)
         if reason is not None or entry.round % evaluate_every == 0:
             score = f.score(state, complete)
-            if reason is None and stop.accuracy is None:
+            if reason is None and not stop.needs_scores:
                 held = state, entry, score
                 continue
             state, entry = _scored(state, entry, score)
             reason = stop.reason(entry)
         if reason is not None:
             widths = f.strategy.widths if every_width else ()
-            by_width = {width: _metrics(f.score(state, width)()) for width in widths}
+            by_width = {width: _written(f.score(state, width)()) for width in widths}
             entry = replace(entry, stopped=reason, scores_by_width=by_width)
         yield state, entry
         if reason is not None:
@@ -247,9 +234,15 @@ def run(
 
 def _scored(state: ServerState[Any], entry: RoundRecord, score: Callable[[], Score]) -> Step:
     found = score()
-    return state, replace(entry, scores=_metrics(found), test_loss=found.loss)
+    return state, replace(
+        entry,
+        metric=found.metric,
+        lower_is_better=found.lower_is_better,
+        scores=_written(found),
+        test_loss=found.loss,
+    )
 
 
-def _metrics(score: Score) -> dict[str, float]:
+def _written(score: Score) -> dict[str, float]:
     """What can be written down of a score: a model that has diverged may have none."""
-    return {name: value for name, value in {"accuracy": score.accuracy}.items() if abs(value) < LARGEST}
+    return {name: value for name, value in score.metrics.items() if abs(value) < LARGEST}

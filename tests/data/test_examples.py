@@ -24,7 +24,12 @@ def test_a_batch_holds_the_rows_asked_for():
     [
         (torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64), "3 inputs but 2 targets"),
         (torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), "no examples"),
-        (torch.zeros(2, 2), torch.zeros(2), "whole class numbers"),
+        (
+            torch.zeros(2, 2),
+            torch.zeros(2, dtype=torch.complex64),
+            "whole numbers or floats, not torch.complex64",
+        ),
+        (torch.zeros(2, 2), torch.tensor(1), "one row for each example"),
     ],
 )
 def test_examples_that_cannot_be_learned_from_are_refused(inputs, targets, text):
@@ -66,7 +71,6 @@ def test_digits_are_split_once_and_for_all_with_a_fifth_of_every_class_for_testi
     ("inputs", "targets", "said"),
     [
         ([[1.0]], [0], "torch tensors, not list and list"),
-        (torch.zeros(2, 3), torch.zeros(2, 2, dtype=torch.int64), "one class number per example"),
         (torch.zeros(2, 3), torch.tensor([0, -1]), "class numbers from 0, not -1"),
     ],
 )
@@ -75,6 +79,30 @@ def test_examples_of_the_wrong_kind_are_refused(inputs, targets, said):
         Examples(inputs, targets)
 
 
+@pytest.mark.parametrize(
+    ("targets", "kind", "classes"),
+    [
+        (torch.tensor([0, 1, 2], dtype=torch.uint8), torch.int64, True),
+        (torch.tensor([True, False, True]), torch.int64, True),
+        (torch.tensor([0.5, -1.5, 2.0], dtype=torch.float64), torch.float32, False),
+        (torch.zeros(3, 2), torch.float32, False),
+        (torch.tensor([[0, 4], [1, 1], [2, 2]], dtype=torch.int32), torch.int64, False),
+    ],
+)
+def test_targets_are_classes_floats_or_rows_of_tokens(targets, kind, classes):
+    examples = Examples(torch.zeros(3, 2), targets)
+    _, batch = examples.batch(np.array([2, 0]), torch.device("cpu"))
+    assert batch.dtype == kind
+    assert batch.tolist() == targets[[2, 0]].tolist()
+    assert examples.are_classes == classes
+
+
+def test_a_dataset_may_have_floats_as_targets():
+    examples = from_dataset([([1.0], 0.5), ([2.0], 1.5)])
+    assert examples.targets.dtype == torch.float32
+    assert examples.targets.tolist() == [0.5, 1.5]
+
+
 def test_a_dataset_whose_items_are_not_pairs_is_refused():
-    with pytest.raises(DataError, match="pairs of an input and a class"):
+    with pytest.raises(DataError, match="pairs of an input and a target"):
         from_dataset([{"x": 1, "y": 2, "z": 3}])

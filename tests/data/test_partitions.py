@@ -257,3 +257,18 @@ def test_levels_out_of_range_are_refused(name, level):
 def test_an_unknown_partition_is_refused_with_the_nearest_name():
     with pytest.raises(DataError, match="unknown partition 'gama': did you mean 'gamma'"):
         share_out("gama", np.zeros(10, dtype=np.int64), 2, seeds.stream(0), 40.0)
+
+
+@pytest.mark.parametrize("targets", [np.linspace(0.0, 1.0, 12), np.zeros((12, 3), dtype=np.int64)])
+def test_targets_that_are_no_classes_are_shared_out_only_where_labels_do_not_matter(targets):
+    for name in ("gamma", "dirichlet", "missing", "by_device"):
+        with pytest.raises(
+            DataError, match=rf"data\.partition is '{name}', .* of shape \(12.*\); use iid, or nat"
+        ):
+            share_out(name, targets, 3, seeds.stream(0), device_of=np.zeros(3, dtype=np.int64))
+    assert [len(share_out("iid", targets, 3, seeds.stream(0))[n]) for n in range(3)] == [4, 4, 4]
+    owners = np.repeat(np.arange(3), 4)
+    natural = share_out("natural", targets, 3, seeds.stream(0), owners=owners)
+    assert [natural[n].tolist() for n in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    drawn = share_out("iid", targets, 50, seeds.stream(0), examples_per_client=5)
+    assert len(set(drawn[49].tolist())) == 5

@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heroes import seeds
 from heroes.errors import ConfigError
 from heroes.fleet import measured
+from heroes.fleet.availability import Everybody
 from heroes.fleet.clock import FixedClock, VirtualClock
 from heroes.fleet.devices import FLEETS, MEGABIT, Device, Fleet, FleetKind, read_fleet
-from heroes.rounds import sample
+from heroes.messages import ServerState
+from heroes.server.sampling import Uniform, sampled
 
 
 def same(one, two):
@@ -102,11 +105,18 @@ def test_equal_devices_do_not_vary():
     assert set(cohort.download) == {15 * MEGABIT}
 
 
+def drawn(fleet, number):
+    """Ten of everybody, as in a round of this number."""
+    rng = seeds.stream(0, "sampling", number)
+    everybody = Everybody().candidates(len(fleet), 0.0)
+    return sampled(Uniform(), ServerState(0, {}, None), everybody, 10, rng)
+
+
 def test_a_million_clients_are_a_few_arrays():
     tracemalloc.start()
     fleet = Fleet(FLEETS["paper"], 1_000_000, seed=0)
     for number in range(1, 4):
-        fleet.status(sample(fleet, 10, 0, number), number)
+        fleet.status(drawn(fleet, number), number)
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 4e6

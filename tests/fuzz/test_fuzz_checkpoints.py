@@ -25,6 +25,9 @@ STATE = ServerState(
     HeroesMemory((3, 1, 0, 2), Estimates(0.1, 0.2, None, float("inf")), 0.7, 1e-30),
     residuals={9: {"b": torch.ones(2, 3)}, 2: {"b:c": torch.zeros(4)}},
     measured={3: (1e9, 2.5, 1e5, 0.0, -1.5)},
+    sampler={"seen": {"3": [1, 0.1]}},
+    moments={"first": {"b": torch.ones(2, 3)}},
+    averaged={"b": torch.ones(2, 3), "a": torch.tensor(0.2)},
 )
 WHOLE = checkpoints._packed(STATE)
 LENGTH = int.from_bytes(WHOLE[:8], "little")
@@ -40,9 +43,9 @@ KINDS = [
     torch.float8_e4m3fn,
     torch.complex64,
 ]
-NAMES = st.sampled_from(
-    ["model:a", "model:b", "residual:9:b", "residual:x:b", "residual:9", "residual::", "other", ""]
-)
+OLD = ("model:a", "model:b", "residual:9:b", "residual:x:b", "residual:9", "residual::", "other", "")
+NEW = ("moment:first:b", "moment:first", "moment::", "average:a", "average:")
+NAMES = st.sampled_from([*OLD, *NEW])
 SHAPES = st.sampled_from([(), (2, 3), (0,), (3, 2), (0, 2**20)])
 
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from heroes.errors import ConfigError, HeroesError
 from heroes.settings.config import Config, keys, load, parse, parse_setting, to_toml
 from heroes.settings.recipes import recipe
-from heroes.settings.sections import SCHEMES
 from heroes.settings.toml_text import LARGEST, loads
+from heroes.strategies.registry import BUILT_IN
 
-FILES = [to_toml(recipe("digits", scheme)).encode() for scheme in SCHEMES]
+FILES = [to_toml(recipe("digits", strategy)).encode() for strategy in BUILT_IN]
 FILES += [
     b'task = "mine"\n[fleet]\nupload = [1, 2.5]\n',
     b"[strategy]\nname = []\n[data]\nclasses = [{a.b = 0xff}]\n",
     b'task = 1979-05-27T07:32:00Z\nseed = 0o17\n"a.b" = """x"""\n[[data]]\n',
 ]
 TREE = loads(FILES[0].decode())
-NAMES = [name for scheme in SCHEMES for name, *_ in keys(scheme)]
+NAMES = [name for kind in BUILT_IN.values() for name, *_ in keys(kind)]
 VALUES = [
     "",
     "none",

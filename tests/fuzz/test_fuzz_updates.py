@@ -10,14 +10,16 @@ import torch
 from fuzzing import HOSTILE, TEXTS
 from hypothesis import strategies as st
 
-from heroes.messages import Assignment, Estimates, Lost, Selection, Update
+from heroes.client.extras import GRADIENT, LABELS
+from heroes.messages import Assignment, Lost, Selection, Update
 from heroes.server.defence import Defence
 from heroes.server.pairing import Expected, Pairing
-from heroes.slices.cuts import Slice, overlay_mean
+from heroes.slices.cuts import Slice
+from heroes.slices.overlays import overlay_mean
 
 WHOLE = {"w": torch.zeros(4, 3), "b": torch.ones(3)}
 CUT = {"w": Slice("w", ((0, torch.tensor([0, 2])),)), "b": Slice("b")}
-EXPECTED = Expected({"w": (2, 3), "b": (3,)}, gradient=9, classes=3)
+EXPECTED = Expected({"w": (2, 3), "b": (3,)}, sends=(GRADIENT, LABELS), classes=3)
 PLAN = [
     Assignment(7, c, "board", Selection(1, (0,), (0,)), 3, 0.1, 1.0, 0.0, 1.0, 10, 10, nonce=100 + c)
     for c in range(4)
@@ -29,7 +31,7 @@ CAUSES = {
     "twice",
     "names",
     "samples",
-    "labels",
+    "extras",
     "type",
     "shape",
     "finite",
@@ -45,10 +47,10 @@ def honest(client: int) -> dict:
         "round": 7,
         "tensors": {"w": torch.full((2, 3), 0.5), "b": torch.full((3,), 1.5)},
         "samples": 10,
-        "estimates": Estimates(0.5, 1.0, 2.0, 3.0, 4.0),
+        "loss": 0.5,
+        "measured": {"smoothness": 1.0, "variance": 2.0, "gradient": 3.0, "lipschitz": 4.0},
+        "extras": {"gradient": torch.ones(9), "labels": torch.tensor([0, 2])},
         "residuals": None,
-        "gradient": torch.ones(9),
-        "labels": (0, 2),
         "nonce": 100 + client,
     }
 
@@ -79,14 +81,15 @@ def spoil(rng: Random, fields: dict) -> None:
         fields["tensors"][key] = tensor(rng) if rng.random() < 0.9 else anything(rng)
         if rng.random() < 0.1:
             fields["tensors"].pop(rng.choice(list(fields["tensors"])))
-    elif name == "estimates":
-        fields["estimates"] = Estimates(*(anything(rng) if rng.random() < 0.5 else 1.0 for _ in range(5)))
+    elif name == "loss":
+        fields["loss"] = anything(rng)
+    elif name == "measured":
+        fields["measured"] = {word: anything(rng) for word in rng.sample([*TEXTS, "variance"], 2)}
     elif name == "residuals":
         fields["residuals"] = {key: tensor(rng) for key in rng.sample(["w", "b", "x"], 2)}
-    elif name == "gradient":
-        fields["gradient"] = tensor(rng)
-    elif name == "labels":
-        fields["labels"] = tuple(anything(rng) for _ in range(rng.randrange(4)))
+    elif name == "extras":
+        key = rng.choice(["gradient", "labels", *TEXTS])
+        fields["extras"] = {key: tensor(rng) if rng.random() < 0.8 else anything(rng)}
     elif name in ("client", "round", "nonce", "samples"):
         fields[name] = rng.choice([value for value in (*HOSTILE, True, "1", None) if value == value])
 

@@ -12,7 +12,7 @@ from fuzzing import TREES, little_memory, mutated_bytes, mutated_tree
 from hypothesis import strategies as st
 
 from heroes.errors import ExchangeError, HeroesError
-from heroes.messages import Assignment, Estimates, Selection, Task, Update
+from heroes.messages import Assignment, Selection, Task, Update
 from heroes.transport.wire import Channel, Frame, read_task, read_update, task_frame, update_frame
 
 ASSIGNMENT = Assignment(
@@ -27,10 +27,10 @@ UPDATE = update_frame(
         7,
         {"w": torch.ones(4)},
         12,
-        Estimates(0.5, None, float("nan")),
+        0.5,
+        {"variance": float("nan")},
+        {"gradient": torch.ones(2), "labels": torch.tensor([4, 9])},
         {"w": torch.ones(4)},
-        torch.ones(2),
-        (4, 9),
     )
 )
 

@@ -10,7 +10,8 @@ from heroes.models import digits_cnn
 from heroes.models.family import Family
 from heroes.models.layers import ComposedConv2d, ComposedLinear, stacked
 from heroes.slices.blocks import grid_selection
-from heroes.slices.cuts import cut_out, overlay_mean
+from heroes.slices.cuts import cut_out
+from heroes.slices.overlays import overlay_mean
 
 TIME = 5
 

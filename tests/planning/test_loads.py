@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heroes.messages import Cohort, Selection
-from heroes.planning.loads import assignments, load_of, same_tau_plan
+from heroes.planning.loads import assignments, load_of
 
 COHORT = Cohort(
     clients=np.array([7, 2]),
@@ -70,24 +70,3 @@ def test_nobody_is_a_straggler_unless_said_so(world):
     load = load_of(COHORT, WIDTHS, world.costs())
     given = assignments(1, COHORT, load, 0.1, [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())], [1, 1])
     assert [a.straggler for a in given] == [False, False]
-
-
-def test_the_same_tau_for_all_and_for_each_what_its_width_is_served(world):
-    load = load_of(COHORT, WIDTHS, world.costs())
-    plan = same_tau_plan(4, COHORT, load, 0.2, lambda width: Selection(width, tuple(range(width)), ()), 8)
-    assert [a.tau for a in plan.assignments] == [8, 8]
-    assert [a.selection.groups for a in plan.assignments] == [(0, 1, 2), (0,)]
-    assert {(a.round, a.learning_rate) for a in plan.assignments} == {(5, 0.2)}
-    assert (
-        plan.facts.get("tau_star"),
-        plan.facts.get("rule"),
-        plan.facts.get("deadline"),
-        plan.facts.get("rounds_left"),
-        plan.facts.get("pace_scale"),
-    ) == (
-        8.0,
-        "fixed",
-        None,
-        None,
-        None,
-    )

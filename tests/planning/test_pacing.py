@@ -20,10 +20,10 @@ from heroes.planning.pacing import (
     fastest_deadline,
     mean_deadline,
     noise,
-    pace,
     rounds_in_budget,
     rounds_to_threshold,
     step_intervals,
+    steps_aimed_at,
 )
 
 # L (G^2 + 18 sigma^2) = 2 (2 + 18) = 40, and tau* = sqrt(12 * 30 / 40) / 0.1 / sqrt(H) = 30 / sqrt(H)
@@ -118,7 +118,7 @@ def test_rounds_in_a_budget_by_hand():
     ],
 )
 def test_the_bound_pace_follows_threshold_then_time_then_rounds(goal, tau, rounds, rule):
-    found = pace(ESTIMATES, goal, WIDE, **ONE_CLIENT, calibrated=False)
+    found = steps_aimed_at(ESTIMATES, goal, WIDE, **ONE_CLIENT, calibrated=False)
     assert found.tau == pytest.approx(tau)
     assert (found.rounds, found.rule, found.scale, found.threshold_unreachable) == (rounds, rule, None, False)
 
@@ -126,39 +126,42 @@ def test_the_bound_pace_follows_threshold_then_time_then_rounds(goal, tau, round
 @pytest.mark.parametrize(("seconds_left", "rule", "tau"), [(152.0, "time", 7.5), (None, "rounds", 10.0)])
 def test_an_unreachable_threshold_is_flagged_and_the_next_rule_used(seconds_left, rule, tau):
     goal = Goal(9, threshold=3.0, seconds_left=seconds_left)
-    found = pace(ESTIMATES, goal, WIDE, **ONE_CLIENT, reducing_error=0.125, calibrated=False)
+    found = steps_aimed_at(ESTIMATES, goal, WIDE, **ONE_CLIENT, reducing_error=0.125, calibrated=False)
     assert (found.rule, found.threshold_unreachable) == (rule, True)
     assert found.tau == pytest.approx(tau)
 
 
 @pytest.mark.parametrize(("rounds_left", "tau"), [(1, 20.0), (10_000, 2.0)])
 def test_the_pace_stays_within_its_limits(rounds_left, tau):
-    assert pace(ESTIMATES, Goal(rounds_left), Limits(12, 2, 20), **ONE_CLIENT, calibrated=False).tau == tau
+    assert (
+        steps_aimed_at(ESTIMATES, Goal(rounds_left), Limits(12, 2, 20), **ONE_CLIENT, calibrated=False).tau
+        == tau
+    )
 
 
 def test_the_calibrated_pace_starts_at_tau_first_and_follows_the_formula():
-    first = pace(ESTIMATES, Goal(9), WIDE, **ONE_CLIENT)
+    first = steps_aimed_at(ESTIMATES, Goal(9), WIDE, **ONE_CLIENT)
     assert first.tau == pytest.approx(12.0)
     assert first.scale == pytest.approx(1.2)  # the formula says 10
     calmer = Estimates(loss=30.0 / 4, smoothness=2.0, variance=1.0, gradient=2.0)
-    second = pace(calmer, Goal(9), WIDE, **ONE_CLIENT, scale=first.scale)
+    second = steps_aimed_at(calmer, Goal(9), WIDE, **ONE_CLIENT, scale=first.scale)
     assert second.tau == pytest.approx(6.0)  # half, as sqrt(F) halved
-    third = pace(calmer, Goal(4), WIDE, learning_rate=0.05, mu=1.0, nu=2.0, scale=second.scale)
+    third = steps_aimed_at(calmer, Goal(4), WIDE, learning_rate=0.05, mu=1.0, nu=2.0, scale=second.scale)
     assert third.tau == pytest.approx(6.0 * 2 * 1.5)  # half the learning rate, sqrt(9/4) more
     assert third.scale == first.scale
 
 
 def test_the_calibrated_pace_spends_the_time_budget():
-    first = pace(ESTIMATES, Goal(9, seconds_left=1400.0), WIDE, **ONE_CLIENT)
+    first = steps_aimed_at(ESTIMATES, Goal(9, seconds_left=1400.0), WIDE, **ONE_CLIENT)
     assert (first.tau, first.rounds) == (pytest.approx(12.0), 100)  # 100 * (12*1 + 2) = 1400
     assert first.scale == pytest.approx(4.0)  # the formula says 30 / sqrt(100)
-    second = pace(ESTIMATES, Goal(9, seconds_left=1242.0), WIDE, **ONE_CLIENT, scale=first.scale)
+    second = steps_aimed_at(ESTIMATES, Goal(9, seconds_left=1242.0), WIDE, **ONE_CLIENT, scale=first.scale)
     assert (second.tau, second.rounds) == (pytest.approx(120 / 9), 81)  # 120*9 + 2*81 = 1242
     assert second.rounds * (second.tau * 1.0 + 2.0) == pytest.approx(1242.0)
 
 
 def test_no_time_left_means_one_more_round_at_tau_first_when_calibrating():
-    found = pace(ESTIMATES, Goal(9, seconds_left=0.0), WIDE, **ONE_CLIENT)
+    found = steps_aimed_at(ESTIMATES, Goal(9, seconds_left=0.0), WIDE, **ONE_CLIENT)
     assert (found.tau, found.rounds, found.rule) == (pytest.approx(12.0), 1, "time")
 
 
@@ -184,17 +187,19 @@ def test_no_time_left_means_one_more_round_at_tau_first_when_calibrating():
     ],
 )
 def test_without_usable_estimates_the_pace_is_tau_first_and_the_scale_is_kept(estimates, scale):
-    found = pace(estimates, Goal(9, threshold=16.0, seconds_left=100.0), WIDE, **ONE_CLIENT, scale=scale)
+    found = steps_aimed_at(
+        estimates, Goal(9, threshold=16.0, seconds_left=100.0), WIDE, **ONE_CLIENT, scale=scale
+    )
     assert found == Pace(12.0, 9, "no estimates", scale)
 
 
 def test_a_learning_rate_of_zero_has_no_pace():
-    assert pace(ESTIMATES, Goal(9), WIDE, learning_rate=0.0, mu=1.0, nu=2.0).rule == "no estimates"
+    assert steps_aimed_at(ESTIMATES, Goal(9), WIDE, learning_rate=0.0, mu=1.0, nu=2.0).rule == "no estimates"
 
 
 def test_zero_variance_alone_is_a_usable_estimate():
     estimates = Estimates(loss=30.0, smoothness=2.0, variance=0.0, gradient=20.0)
-    assert pace(estimates, Goal(9), WIDE, **ONE_CLIENT, calibrated=False).tau == pytest.approx(10.0)
+    assert steps_aimed_at(estimates, Goal(9), WIDE, **ONE_CLIENT, calibrated=False).tau == pytest.approx(10.0)
 
 
 def test_mean_deadline_by_hand():
@@ -328,7 +333,9 @@ def test_the_bound_by_hand():
 def test_the_bound_pace_minimises_the_bound(loss, smoothness, variance, gradient, rounds, eta):
     estimates = Estimates(loss, smoothness, variance, gradient)
     free = Limits(1, 0, 10**9)
-    best = pace(estimates, Goal(rounds), free, learning_rate=eta, mu=1.0, nu=1.0, calibrated=False).tau
+    best = steps_aimed_at(
+        estimates, Goal(rounds), free, learning_rate=eta, mu=1.0, nu=1.0, calibrated=False
+    ).tau
     at_best = bound(estimates, rounds, best, eta, 0.0)
     assert at_best == pytest.approx(
         2 * math.sqrt(4 * loss * smoothness * (gradient + 18 * variance) / (3 * rounds))

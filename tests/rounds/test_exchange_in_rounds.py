@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from heroes import seeds
-from heroes.assemble import assemble, stop_rule
+from heroes.assemble import assembled, stop_rule
+from heroes.client.optimisers import Sgd
 from heroes.client.training import LocalSettings, Trainer
 from heroes.data import Examples, FederatedData
 from heroes.federation import Stop
@@ -29,9 +30,11 @@ from heroes.slices.exchange import (
     unpack_tensors,
     unpack_update,
 )
+from heroes.slices.feedback import Leftover
+from heroes.strategies.registry import BUILT_IN
+from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import FunctionEngine, InProcessEngine
 
-SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]
 FEW = {"exchange.up_bits": 4, "exchange.down_bits": 8}
 
 
@@ -46,7 +49,7 @@ def same(one, two):
     return one.keys() == two.keys() and all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_sees_what_they_hold(world, name):
     federation = world.assembled(name, FEW)
     begun, data = federation.strategy.begin(0), world.data()
@@ -56,7 +59,7 @@ def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_see
     for a, client in zip(plan, entry.clients, strict=True):
         whole = cut_out(begun.tensors, federation.strategy.cut(a.selection))
         sent = pack_tensors(whole, 8)
-        task = make_task(federation, a, partial(as_sent, federation, begun))
+        task = make_task(federation, begun, a, partial(as_sent, federation, begun))
         assert same(task.tensors, unpack_tensors(sent))
         answer = exact.train(task, data.train, data.shares[a.client])
         upload = pack_update(answer.tensors, task.tensors, 4, seeds.number(task.seed, "upload"))
@@ -75,7 +78,7 @@ def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_see
     assert entry.bytes_up == sum(c.bytes_up for c in entry.clients)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_the_clock_counts_the_packed_bytes(world, name):
     few, full = world.assembled(name, FEW), world.assembled(name)
     plan, cohort, entry = planned(few, few.strategy.begin(0))
@@ -90,7 +93,7 @@ def test_the_clock_counts_the_packed_bytes(world, name):
     assert entry.duration < exact.duration
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_thirty_two_bits_change_nothing(world, name):
     runs = [
         list(run(world.assembled(name, changes), Stop(2)))
@@ -104,18 +107,18 @@ def test_thirty_two_bits_change_nothing(world, name):
 
 
 def test_an_update_packed_in_thirty_two_bits_comes_back_bit_for_bit(world):
-    federation, data = world.federation(world.fedavg()), world.data()
+    federation, data = world.federation(world.strategy("fedavg")), world.data()
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
-    task = make_task(federation, plan[0], partial(as_sent, federation, begun))
+    task = make_task(federation, begun, plan[0], partial(as_sent, federation, begun))
     assert same(task.tensors, unpack_tensors(pack_tensors(begun.tensors, 32)))
     answer = federation.engine.trainer.train(task, data.train, data.shares[plan[0].client]).tensors
     assert same(answer, unpack_update(pack_update(answer, task.tensors, 32, 1), task.tensors))
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("feedback", [False, True])
-def test_every_scheme_runs_and_learns_with_few_bits_and_repeats_from_its_seed(world, name, feedback):
+def test_every_strategy_runs_and_learns_with_few_bits_and_repeats_from_its_seed(world, name, feedback):
     steps = (
         {"strategy.tau_first": 6, "strategy.tau_max": 12}
         if name in ("adp", "heroes")
@@ -130,11 +133,14 @@ def test_every_scheme_runs_and_learns_with_few_bits_and_repeats_from_its_seed(wo
 
 
 def test_rounding_up_or_down_is_drawn_from_the_clients_seed(world):
-    federation, data = world.federation(world.fedavg(), up_bits=4, batch_size=100, momentum=0.0), world.data()
+    federation, data = (
+        world.federation(world.strategy("fedavg"), up_bits=4, batch_size=100, optimiser=Sgd(0.0)),
+        world.data(),
+    )
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
     task = make_task(
-        federation, replace(plan[0], tau=1), partial(as_sent, federation, begun)
+        federation, begun, replace(plan[0], tau=1), partial(as_sent, federation, begun)
     )  # one step on the whole share: no other randomness but the order
     share = data.shares[plan[0].client]
     one, again, other = (
@@ -154,7 +160,7 @@ def poisoned(world, client):
 
 
 @pytest.mark.parametrize("feedback", [False, True])
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_a_client_that_diverged_is_recorded_and_not_raised(world, name, feedback):
     federation = world.assembled(name, FEW | {"exchange.error_feedback": feedback})
     engine = InProcessEngine(federation.engine.trainer, poisoned(world, 7))
@@ -164,7 +170,7 @@ def test_a_client_that_diverged_is_recorded_and_not_raised(world, name, feedback
     assert [(lost.client, lost.cause) for lost in entry.missing] == [(7, "finite")]
     assert all(torch.isfinite(value).all() for value in state.tensors.values())
     if feedback:
-        assert list(federation.feedback.kept) == [1, 2, 8]  # nothing of an upload that does not count
+        assert list(state.residuals) == [1, 2, 8]  # nothing of an upload that does not count
 
 
 def test_when_all_diverge_the_model_stays(world):
@@ -177,7 +183,10 @@ def test_when_all_diverge_the_model_stays(world):
 
 
 def test_what_rounding_left_out_is_kept_for_those_who_answered_and_sent_next_time(world):
-    federation, data = world.federation(world.fedavg(), up_bits=2, error_feedback=True), world.data()
+    federation, data = (
+        world.federation(world.strategy("fedavg"), up_bits=2, error_feedback=True),
+        world.data(),
+    )
     exact = Trainer(federation.family, LocalSettings(batch_size=5, probes=0, train_in="dense"))
     state, kept = federation.strategy.begin(0), {}
     rounds = [((1, 2, 7, 8), set()), ((3, 4, 10, 11), set()), ((2, 3, 6, 10), {2, 3, 10})]
@@ -185,7 +194,7 @@ def test_what_rounding_left_out_is_kept_for_those_who_answered_and_sent_next_tim
         before, cohort = state, federation.fleet.status(np.array(clients), number)
         uploads = []
         for a in federation.strategy.assign(before, cohort).assignments:
-            task = make_task(federation, a, partial(as_sent, federation, before))
+            task = make_task(federation, before, a, partial(as_sent, federation, before))
             left = kept.get(a.client, {name: torch.zeros_like(value) for name, value in task.tensors.items()})
             assert same(task.residuals, left)
             assert (a.client in returning) == any(value.any() for value in left.values())
@@ -198,8 +207,8 @@ def test_what_rounding_left_out_is_kept_for_those_who_answered_and_sent_next_tim
                     seen - task.tensors[name] + kept[a.client][name], wanted, rtol=1e-4, atol=1e-5
                 )
         state, _ = run_round(federation, before)
-        assert federation.feedback.kept.keys() == kept.keys()
-        assert all(same(federation.feedback.kept[client], residuals) for client, residuals in kept.items())
+        assert state.residuals.keys() == kept.keys()
+        assert all(same(state.residuals[client], residuals) for client, residuals in kept.items())
         for name, value in state.tensors.items():
             torch.testing.assert_close(value, sum(upload[name] for upload in uploads) / 4)
 
@@ -214,17 +223,16 @@ def test_a_client_that_does_not_answer_keeps_its_residuals(world):
             task.assignment.client, task.assignment.round, task.tensors, 10, 0.5, residuals=left, nonce=nonce
         )
 
-    federation = world.federation(world.fedavg(), FunctionEngine(answer), error_feedback=True)
-    cut = federation.strategy.cut(federation.strategy.serve(3))
+    federation = world.federation(world.strategy("fedavg"), FunctionEngine(answer), error_feedback=True)
+    cut = federation.strategy.cut(federation.strategy.selection(3))
     begun = federation.strategy.begin(0)
-    federation.feedback.keep(
-        2, cut, {name: torch.full_like(value, 4.0) for name, value in begun.tensors.items()}
-    )
-    _, entry = run_round(federation, begun)
+    four = {name: torch.full_like(value, 4.0) for name, value in begun.tensors.items()}
+    before = replace(begun, residuals=federation.feedback.keep({}, [Leftover(2, cut, four)]))
+    state, entry = run_round(federation, before)
     assert entry.missing == (Lost(2, "no answer", "silent"),)
     left = {
         client: {float(v) for t in kept.values() for v in t.unique()}
-        for client, kept in federation.feedback.kept.items()
+        for client, kept in state.residuals.items()
     }
     assert left == {2: {4.0}, 1: {9.0}, 7: {9.0}, 8: {9.0}}
 
@@ -239,7 +247,8 @@ def digits_accuracy(name, seed, rounds, up, down, cohort=10):
         "federation.cohort": cohort,
     }
     config = digits(rounds=rounds, seed=seed).changed(plain | bits)
-    *_, (_, last) = run(assemble(config), stop_rule(config), evaluate_every=rounds, every_width=False)
+    with assembled(config, in_process.opened) as federation:
+        *_, (_, last) = run(federation, stop_rule(config), evaluate_every=rounds, every_width=False)
     return last.accuracy
 
 
@@ -252,8 +261,8 @@ def test_heroes_loses_at_most_two_points_on_digits_to_fewer_bits():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", SCHEMES)
-def test_over_seeds_no_scheme_loses_two_points_on_digits_to_fewer_bits(name, record_property):
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_over_seeds_no_strategy_loses_two_points_on_digits_to_fewer_bits(name, record_property):
     full = [digits_accuracy(name, seed, 40, 32, 32) for seed in range(3)]
     few = [digits_accuracy(name, seed, 40, 4, 8) for seed in range(3)]
     record_property("accuracy_32_32", full)

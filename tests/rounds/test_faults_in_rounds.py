@@ -11,11 +11,12 @@ import torch
 import heroes
 from heroes.errors import TrainingError
 from heroes.federation import Policy, Stop
+from heroes.fleet.availability import DayAndNight
 from heroes.fleet.clock import VirtualClock
 from heroes.fleet.faults import Faults
 from heroes.messages import Update
-from heroes.rounds import as_sent, make_task, run, run_round, until_awake
-from heroes.settings.sections import SCHEMES
+from heroes.rounds import as_sent, make_task, run, run_round
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.faulty import FaultyEngine, spoilt
 from heroes.transport.engines.in_process import FunctionEngine
 
@@ -42,8 +43,13 @@ def moved(task, by=1.0):
 def bad(world, engine=None, policy=None, clock=None, **faults):
     """The tiny federation with faults."""
     made = Faults(1, 12, **faults)
-    federation = world.federation(world.fedavg(), engine or FunctionEngine(moved))
-    return replace(federation, faults=made, clock=clock or VirtualClock(made), policy=policy or Policy(0, 50))
+    federation = world.federation(world.strategy("fedavg"), engine or FunctionEngine(moved))
+    return replace(
+        federation,
+        availability=DayAndNight(made),
+        clock=clock or VirtualClock(made),
+        policy=policy or Policy(0, 50),
+    )
 
 
 def same(one, other):
@@ -53,7 +59,7 @@ def same(one, other):
 def test_nobody_trains_whose_update_would_not_count(world):
     trained = []
     engine = FunctionEngine(lambda task: trained.append(task.assignment.client) or moved(task))
-    _, entry = run_round(bad(world, engine, dropout=0.5), world.fedavg().begin(0))
+    _, entry = run_round(bad(world, engine, dropout=0.5), world.strategy("fedavg").begin(0))
     gone = {lost.client for lost in entry.missing}
     assert gone
     assert trained == [c.client for c in entry.clients if c.client not in gone]
@@ -62,7 +68,7 @@ def test_nobody_trains_whose_update_would_not_count(world):
 
 def test_what_is_counted_is_what_was_sent(world):
     federation = bad(world, dropout=0.3, upload_loss=0.3)
-    state = world.fedavg().begin(0)
+    state = world.strategy("fedavg").begin(0)
     for _ in range(5):
         before = state
         state, entry = run_round(federation, state)
@@ -83,7 +89,7 @@ def test_what_is_counted_is_what_was_sent(world):
 
 def test_counters_and_the_reducing_error_are_those_of_clients_that_answered(world):
     faults = Faults(1, 12, dropout=0.5)
-    federation = replace(world.federation(), faults=faults, clock=VirtualClock(faults))
+    federation = replace(world.federation(), clock=VirtualClock(faults))
     state, entry = run_round(federation, federation.strategy.begin(0))
     came = [c for c in entry.clients if c.samples is not None]
     assert 0 < len(came) < 4
@@ -94,7 +100,7 @@ def test_counters_and_the_reducing_error_are_those_of_clients_that_answered(worl
 
 def test_a_round_that_too_few_answer_is_begun_again_with_fresh_clients_and_says_so(world):
     federation = bad(world, policy=Policy(at_least=3, attempts=50), dropout=0.4)
-    state, seconds, traffic = world.fedavg().begin(0), 0.0, 0
+    state, seconds, traffic = world.strategy("fedavg").begin(0), 0.0, 0
     again = 0
     for _ in range(6):
         state, entry = run_round(federation, state)
@@ -115,7 +121,7 @@ def test_an_attempt_that_fails_leaves_no_trace_in_the_model(world):
     engine = FunctionEngine(
         lambda task: next(answers, None) or (None if task.assignment.attempt == 0 else moved(task))
     )
-    begun = world.fedavg().begin(0)
+    begun = world.strategy("fedavg").begin(0)
     state, entry = run_round(bad(world, engine, policy=Policy(1, 3)), begun)
     assert len(entry.abandoned) == 1
     assert all(torch.equal(value, begun.tensors[name] + 1.0) for name, value in state.tensors.items())
@@ -130,11 +136,11 @@ def test_rounding_residuals_of_an_abandoned_attempt_are_not_kept(world):
         return Update(a.client, a.round, task.tensors, 10, 0.5, residuals=left, nonce=a.nonce)
 
     federation = replace(
-        world.federation(world.fedavg(), FunctionEngine(answer), error_feedback=True),
+        world.federation(world.strategy("fedavg"), FunctionEngine(answer), error_feedback=True),
         policy=Policy(at_least=2, attempts=2),
     )
-    _, entry = run_round(federation, world.fedavg().begin(0))
-    assert {c.client for c in entry.clients} == set(federation.feedback.kept)
+    state, entry = run_round(federation, world.strategy("fedavg").begin(0))
+    assert {c.client for c in entry.clients} == set(state.residuals)
 
 
 def test_a_round_that_never_succeeds_ends_the_run_with_a_reason_and_the_rounds_before_are_whole(world):
@@ -151,7 +157,7 @@ def test_a_round_that_never_succeeds_ends_the_run_with_a_reason_and_the_rounds_b
 
 def test_more_are_asked_than_wanted_and_the_first_count(world):
     federation = bad(world, policy=Policy(1, 5, oversample=2.0))
-    state, entry = run_round(federation, world.fedavg().begin(0))
+    state, entry = run_round(federation, world.strategy("fedavg").begin(0))
     assert len(entry.clients) == 8
     assert sum(c.samples is not None for c in entry.clients) == 4
     assert entry.lost == {"surplus": 4}
@@ -162,22 +168,23 @@ def test_more_are_asked_than_wanted_and_the_first_count(world):
 
 def test_only_clients_that_are_awake_are_asked_and_the_server_waits_for_them(world):
     federation = bad(world, policy=Policy(1, 5), availability="day_night", day=1000.0, awake=0.02)
-    state = world.fedavg().begin(0)
+    state = world.strategy("fedavg").begin(0)
     waits = []
     for _ in range(4):
-        expected = federation.faults.available(state.seconds + until_awake(federation, state.seconds))
+        at = state.seconds + federation.availability.wait(1, state.seconds)
+        expected = federation.availability.candidates(12, at)
         state, entry = run_round(federation, state)
         waits.append(entry.idle)
-        assert all(expected[c.client] for c in entry.clients)
+        assert {c.client for c in entry.clients} <= set(expected.tolist())
     assert max(waits) > 0.0
     assert state.seconds >= sum(waits)
     with pytest.raises(TrainingError, match="at no time of the day are 12 clients awake"):
-        until_awake(replace(federation, policy=Policy(at_least=12)), 0.0)
+        run_round(replace(federation, policy=Policy(at_least=12)), state)
 
 
 def test_clients_that_fall_asleep_between_two_attempts_are_waited_for(world):
     federation = bad(world, policy=Policy(1, 50), availability="day_night", day=40.0, awake=0.05, dropout=0.9)
-    state, entries = world.fedavg().begin(0), []
+    state, entries = world.strategy("fedavg").begin(0), []
     for _ in range(3):
         state, entry = run_round(federation, state)
         entries.append(entry)
@@ -193,8 +200,8 @@ def test_clients_that_fall_asleep_between_two_attempts_are_waited_for(world):
 def test_hostile_clients_send_what_harms(world, attack, sent):
     faults = Faults(1, 12, attackers=0.5, attack=attack, attack_scale=10.0)
     engine = FaultyEngine(FunctionEngine(moved), faults)
-    federation = world.federation(world.fedavg())
-    state = world.fedavg().begin(0)
+    federation = world.federation(world.strategy("fedavg"))
+    state = world.strategy("fedavg").begin(0)
     plan = federation.strategy.assign(state, federation.fleet.status(torch.arange(12).numpy(), 1)).assignments
     task = moved_task(federation, state)
     for update in engine.run(plan, task):
@@ -209,13 +216,13 @@ def test_hostile_clients_send_what_harms(world, attack, sent):
 
 
 def moved_task(federation, state):
-    return lambda a: make_task(federation, a, lambda selection: as_sent(federation, state, selection))
+    return lambda a: make_task(federation, state, a, lambda selection: as_sent(federation, state, selection))
 
 
 def test_garbage_is_refused_whatever_it_is(world):
     engine = FaultyEngine(FunctionEngine(moved), Faults(1, 12, garbage=1.0))
     federation = bad(world, engine, policy=Policy(0, 1))
-    begun = world.fedavg().begin(0)
+    begun = world.strategy("fedavg").begin(0)
     causes = set()
     state = begun
     for _ in range(12):
@@ -231,8 +238,8 @@ def test_spoilt_updates_are_not_what_they_were(world):
     assert len({repr(spoilt(update, np.random.default_rng(seed))) for seed in range(60)}) == 9
 
 
-def config(scheme, engine, **changes):
-    chosen = heroes.recipes.recipe("digits", scheme).changed(BAD_DAY)
+def config(strategy, engine, **changes):
+    chosen = heroes.recipes.recipe("digits", strategy).changed(BAD_DAY)
     return chosen.changed(
         {
             "federation.rounds": 3,
@@ -246,9 +253,9 @@ def config(scheme, engine, **changes):
     )
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_bad_day_is_the_same_on_every_engine(scheme):
-    one, two = (heroes.run(config(scheme, engine)) for engine in ("in_process", "processes"))
+@pytest.mark.parametrize("strategy", BUILT_IN)
+def test_a_bad_day_is_the_same_on_every_engine(strategy):
+    one, two = (heroes.run(config(strategy, engine)) for engine in ("in_process", "processes"))
     assert one.records == two.records
     assert same(one.state.tensors, two.state.tensors)
     assert sum(sum(record.lost.values()) for record in one.records) > 5

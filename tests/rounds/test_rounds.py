@@ -119,7 +119,7 @@ class Diary(FunctionEngine):
     """Writes down what it is asked for; training fails in one round if told so."""
 
     def __init__(self, fails=None):
-        super().__init__(self._told, lambda tensors, width: Score(0.25, 1.0))
+        super().__init__(self._told, lambda tensors, width: Score(1.0, {"accuracy": 0.25}))
         self.lines, self.fails = [], fails
 
     def _told(self, task):

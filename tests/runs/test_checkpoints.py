@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from heroes.errors import RunFolderError
-from heroes.messages import Estimates, ServerState
+from heroes.messages import ServerState
+from heroes.planning.pacing import Estimates
 from heroes.runs import checkpoints
 from heroes.strategies.heroes import HeroesMemory
 
@@ -31,6 +32,12 @@ STATE = ServerState(
     bytes_down=5,
     residuals={9: {"b": torch.ones(2, 3)}, 2: {"b:c": torch.zeros(4)}},
     measured={3: (1e9, 2.5, 1e5, 0.0, -1.5), 0: (1 / 3, 7.0, 1.0, 2.0, 0.1)},
+    sampler={"seen": {"3": [1, 0.1, None]}, "name": "x"},
+    moments={
+        "first": {"b": torch.full((2, 3), 1e-42), "a": torch.tensor(0.3)},
+        "second": {"a": torch.tensor(2.0)},
+    },
+    averaged={"b": torch.full((2, 3), -0.0), "a": torch.tensor(0.7)},
 )
 
 
@@ -41,7 +48,11 @@ def same(one, other):
         (c, list(t)) for c, t in other.residuals.items()
     ]
     assert all(torch.equal(t[n], other.residuals[c][n]) for c, t in one.residuals.items() for n in t)
-    assert replace(one, tensors={}, residuals={}) == replace(other, tensors={}, residuals={})
+    for mine, others in ((one.moments | {"": one.averaged}, other.moments | {"": other.averaged}),):
+        assert [(kind, list(of)) for kind, of in mine.items()] == [(k, list(of)) for k, of in others.items()]
+        assert all(torch.equal(t, others[kind][n]) for kind, of in mine.items() for n, t in of.items())
+    blank = {"tensors": {}, "residuals": {}, "moments": {}, "averaged": {}}
+    assert replace(one, **blank) == replace(other, **blank)
 
 
 def test_what_is_read_is_what_was_written_to_the_last_bit(tmp_path):
@@ -72,10 +83,10 @@ def test_when_none_is_whole_the_error_says_what_is_wrong_with_the_newest(tmp_pat
         checkpoints.read_last(tmp_path, BEGIN)
 
 
-def changed(path, change):
-    """The checkpoint with its description changed and its digest right."""
+def changed(path, change=lambda values: values, replaced=lambda tensors: tensors):
+    """The checkpoint with its description or tensors changed and its digest right."""
     with checkpoints.safe_open(path, "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = replaced({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
         values = json.loads(file.metadata()["state"])
     text = json.dumps(change(values))
     path.write_bytes(save(tensors, metadata={"state": text, "digest": checkpoints._digest(text, tensors)}))
@@ -107,6 +118,38 @@ def test_a_checkpoint_from_before_anything_was_measured_is_read(tmp_path):
     path = checkpoints.write(tmp_path, STATE)
     changed(path, lambda v: {k: x for k, x in v.items() if k != "measured"})
     same(checkpoints.read(path, BEGIN), replace(STATE, measured={}))
+
+
+def test_a_checkpoint_from_before_samplers_and_optimisers_is_read(tmp_path):
+    path = checkpoints.write(tmp_path, STATE)
+    changed(
+        path,
+        lambda v: {k: x for k, x in v.items() if k != "sampler"},
+        lambda tensors: {n: t for n, t in tensors.items() if not n.startswith(("moment:", "average:"))},
+    )
+    same(checkpoints.read(path, BEGIN), replace(STATE, sampler=None, moments={}, averaged={}))
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "said"),
+    [
+        (
+            "moment:first:b",
+            torch.zeros(3, 2),
+            r"its moment 'first' of 'b' is .*\(3, 2\) instead of .*\(2, 3\)",
+        ),
+        ("moment:first:b", torch.zeros(2, 3, dtype=torch.float64), "'b' is torch.float64 of shape"),
+        ("moment:first:c", torch.zeros(2), "a moment 'first' of 'c', a tensor that the model does not have"),
+        ("moment:first", torch.zeros(2), "a moment 'first' of '', a tensor that"),
+        ("average:b", torch.zeros(3, 2), "its moving average is not one of the configured model"),
+        ("average:c", torch.zeros(2), "its moving average is not one of the configured model"),
+    ],
+)
+def test_moments_and_averages_of_another_model_are_refused(tmp_path, name, tensor, said):
+    path = checkpoints.write(tmp_path, STATE)
+    changed(path, replaced=lambda tensors: tensors | {name: tensor})
+    with pytest.raises(RunFolderError, match=said):
+        checkpoints.read(path, BEGIN)
 
 
 def test_the_checkpoint_of_another_model_is_refused(tmp_path):

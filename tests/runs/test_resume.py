@@ -17,7 +17,7 @@ from heroes.cli.app import INTERRUPTED
 from heroes.errors import ConfigError, RunFolderError
 from heroes.runs.folder import CHECKPOINTS
 from heroes.settings.recipes import recipe
-from heroes.settings.sections import SCHEMES
+from heroes.strategies.registry import BUILT_IN
 
 HEROES = [sys.executable, "-m", "heroes.cli"]
 SMALL = {
@@ -48,14 +48,14 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def config(scheme="heroes", **changes):
-    return recipe("digits", scheme).changed(SMALL | changes)
+def config(strategy="heroes", **changes):
+    return recipe("digits", strategy).changed(SMALL | changes)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("strategy", BUILT_IN)
 @pytest.mark.parametrize("bits", [32, 4])
-def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path, scheme, bits):
-    chosen = config(scheme).changed({"exchange.up_bits": bits, "exchange.error_feedback": bits < 32})
+def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path, strategy, bits):
+    chosen = config(strategy).changed({"exchange.up_bits": bits, "exchange.error_feedback": bits < 32})
     heroes.run(chosen, out=tmp_path / "whole")
     with pytest.raises(StoppedError):
         heroes.run(chosen, out=tmp_path / "cut", on_round=stop_after(3))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from heroes.messages import Update
 from heroes.server.defence import Defence, clipped, norm, outliers, overlay, overlay_median, overlay_trimmed
-from heroes.slices.cuts import Slice, holders, overlay_mean
+from heroes.slices.cuts import Slice
+from heroes.slices.overlays import holders, overlay_mean
 
 WHOLE = {"w": torch.zeros(4, 2), "b": torch.full((3,), 5.0)}
 ALL = {"w": Slice("w"), "b": Slice("b")}

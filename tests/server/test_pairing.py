@@ -10,11 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.messages import Assignment, Estimates, Lost, Selection, Update
+from heroes.client.extras import GRADIENT, LABELS
+from heroes.messages import Assignment, Lost, Selection, Update
 from heroes.server.pairing import Expected, Pairing
-from heroes.slices.cuts import Slice, overlay_mean
+from heroes.slices.cuts import Slice
+from heroes.slices.overlays import overlay_mean
 
-EXPECTED = Expected({"w": (3,)}, gradient=3, classes=2)
+EXPECTED = Expected({"w": (3,)}, sends=(GRADIENT, LABELS), classes=2)
 NONCE = 2**62 + 1
 
 
@@ -25,9 +27,7 @@ def planned(client: int) -> Assignment:
 
 
 def answer(client: int, value: float = 1.0, loss: float = 0.5) -> Update:
-    return Update(
-        client, 7, {"w": torch.full((3,), value)}, samples=10 + client, estimates=Estimates(loss), nonce=NONCE
-    )
+    return Update(client, 7, {"w": torch.full((3,), value)}, samples=10 + client, loss=loss, nonce=NONCE)
 
 
 def why(pairing: Pairing) -> list[tuple[int, str]]:
@@ -94,7 +94,12 @@ BROKEN = {
     ("it says it has -3 samples", "samples"): replace(answer(1), samples=-3),
     ("it says it has 2.5 samples", "samples"): replace(answer(1), samples=2.5),
     (f"it says it has {10**30} samples", "samples"): replace(answer(1), samples=10**30),
-    ("its labels are not classes from 0 to 1", "labels"): replace(answer(1), labels=(0, 2)),
+    ("its labels are not classes from 0 to 1", "extras"): replace(
+        answer(1), extras={"labels": torch.tensor([0, 2])}
+    ),
+    ("it sent 'diary', which nobody asked for", "extras"): replace(
+        answer(1), extras={"diary": torch.ones(1)}
+    ),
 }
 
 
@@ -158,25 +163,23 @@ def test_infinite_tensors_are_kept_out_too():
     assert (pairs, why(pairing)) == ([], [(0, "w is not finite")])
 
 
-WORDS = ("smoothness", "variance", "gradient", "lipschitz")
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0, 10**400, "much"])
-def test_estimates_that_cannot_be_are_dropped_and_the_update_is_not(bad):
-    wrong = replace(answer(0), estimates=Estimates(bad, bad, 0.25, bad, 0.5))
+def test_measurements_that_cannot_be_are_dropped_and_the_update_is_not(bad):
+    wrong = replace(answer(0), loss=bad, measured={"smoothness": bad, "variance": 0.25, "lipschitz": bad})
     pairs, pairing = pair([0], [wrong])
-    kept = pairs[0][1].estimates
-    assert math.isnan(kept.loss)
-    assert [getattr(kept, word) for word in WORDS] == [None, 0.25, None, 0.5]
+    assert math.isnan(pairs[0][1].loss)
+    assert pairs[0][1].measured == {"variance": 0.25}
     assert (pairing.lost, pairing.answered) == ([], {0: (10, None)})
 
 
 @pytest.mark.parametrize("gradient", [torch.ones(2), torch.ones(3, 1), torch.tensor([1.0, math.nan, 1.0])])
-def test_a_gradient_that_cannot_be_is_dropped_and_the_update_is_not(gradient):
-    pairs, _ = pair([0], [replace(answer(0), gradient=gradient)])
-    assert pairs[0][1].gradient is None
-    pairs, _ = pair([0], [replace(answer(0), gradient=torch.ones(3))])
-    assert pairs[0][1].gradient.tolist() == [1.0] * 3
+def test_an_update_with_a_gradient_that_cannot_be_is_refused(gradient):
+    pairs, pairing = pair([0], [replace(answer(0), extras={"gradient": gradient})])
+    assert pairs == []
+    assert [(lost.client, lost.cause, lost.arrived) for lost in pairing.lost] == [(0, "extras", True)]
+    assert "its gradient is" in pairing.lost[0].reason
+    pairs, _ = pair([0], [replace(answer(0), extras={"gradient": torch.ones(3)})])
+    assert pairs[0][1].extras["gradient"].tolist() == [1.0] * 3
 
 
 def test_residuals_of_the_wrong_size_are_dropped_and_the_update_is_not():

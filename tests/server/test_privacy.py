@@ -115,9 +115,9 @@ def test_what_noise_cannot_protect_is_refused(changes, said):
 
 @pytest.mark.parametrize(
     ("scheme", "key", "said"),
-    [("adp", None, "use another scheme"), ("heterofl", "label_split", "label_split = false")],
+    [("adp", None, "use another strategy"), ("heterofl", "label_split", "label_split = false")],
 )
-def test_schemes_that_send_more_than_models_are_refused(scheme, key, said):
+def test_strategies_that_send_more_than_models_are_refused(scheme, key, said):
     changes = {"privacy.noise": 1.0} | ({f"strategy.{key}": True} if key else {})
     with pytest.raises(ConfigError, match=said):
         heroes.recipes.recipe("digits", scheme).changed(changes)

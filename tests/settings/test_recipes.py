@@ -1,4 +1,4 @@
-"""Recipes are valid, repeatable and tell schemes apart."""
+"""Recipes are valid, repeatable and tell strategys apart."""
 
 import tomllib
 
@@ -7,14 +7,14 @@ import pytest
 from heroes.errors import ConfigError
 from heroes.settings import recipes
 from heroes.settings.config import parse, to_toml
-from heroes.settings.sections import SCHEMES
+from heroes.strategies.registry import BUILT_IN
 
 
 @pytest.mark.parametrize("task", recipes.TASKS)
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_task_has_a_configuration_for_every_scheme(task: str, scheme: str) -> None:
-    config = recipes.recipe(task, scheme)
-    assert (config.task, config.strategy.name) == (task, scheme)
+@pytest.mark.parametrize("strategy", BUILT_IN)
+def test_every_task_has_a_configuration_for_every_strategy(task: str, strategy: str) -> None:
+    config = recipes.recipe(task, strategy)
+    assert (config.task, config.strategy.name) == (task, strategy)
     assert parse(tomllib.loads(to_toml(config))) == config
 
 
@@ -33,7 +33,7 @@ def test_rounds_and_seed_are_arguments() -> None:
     assert (config.federation.rounds, config.seed) == (7, 3)
 
 
-def test_an_unknown_task_or_scheme_names_the_nearest() -> None:
+def test_an_unknown_task_or_strategy_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'cifar10'"):
         recipes.recipe("cifar")
     with pytest.raises(ConfigError, match="did you mean 'flanc'"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes.messages import Selection
-from heroes.slices.blocks import add_steps, grid_selection, serve
+from heroes.slices.blocks import add_steps, choose_blocks, grid_selection
 from heroes.slices.blocks import evening_tau as evening_tau_of_sums
 
 COUNTERS = st.integers(1, 4).flatmap(
@@ -20,7 +20,7 @@ COUNTERS = st.integers(1, 4).flatmap(
 
 def choose(choice: str, c: np.ndarray, width: int) -> Selection:
     """What the first client is given."""
-    return next(serve(choice, c, [(width, 1, 1)]))[0]
+    return next(choose_blocks(choice, c, [(width, 1, 1)]))[0]
 
 
 def evening_tau(c: np.ndarray, blocks: tuple[int, ...], low: int, high: int) -> int:
@@ -208,7 +208,7 @@ def test_serving_many_in_a_row_is_choosing_evening_and_adding_one_by_one(
             strict=True,
         )
     )
-    served = list(serve(choice, c, wishes))
+    served = list(choose_blocks(choice, c, wishes))
     assert c.tolist() == before  # nobody's counters were touched
     for (width, lowest, highest), (selection, tau) in zip(wishes, served, strict=True):
         assert selection == plainly_chosen(choice, c, width)

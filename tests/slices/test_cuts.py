@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heroes.slices.cuts import Slice, cut_out, cut_shapes, overlay_mean
+from heroes.slices.cuts import Slice, cut_out, cut_shapes
+from heroes.slices.overlays import overlay_mean
 
 Case = tuple[dict[str, Tensor], list[dict[str, Slice]], torch.Generator]
 

@@ -13,11 +13,9 @@ from hypothesis.extra import numpy as hnp
 
 from heroes.errors import ExchangeError, HeroesError
 from heroes.slices import exchange
-from heroes.slices.cuts import Slice
 from heroes.slices.exchange import (
     LEVELS,
     UP_BITS,
-    Feedback,
     Packed,
     decode,
     encode,
@@ -401,70 +399,3 @@ def test_at_two_bits_what_is_left_over_stays_bounded():
         difference = torch.randn(1000, generator=generator)
         _, residuals = pack_with_feedback({"w": difference}, {"w": torch.zeros(1000)}, 2, residuals)
     assert float(residuals["w"].norm() / difference.norm()) < 4
-
-
-def cut_of(*indices):
-    """Rows of w, and all of b, under names of the client's own."""
-    return {"local w": Slice("w", ((0, torch.tensor(indices)),)), "local b": Slice("b")}
-
-
-def test_a_later_cut_picks_up_what_it_covers():
-    feedback = Feedback({"w": (4, 2), "b": (1,), "other": (1000,)})
-    assert {name: t.tolist() for name, t in feedback.residuals(5, cut_of(2)).items()} == {
-        "local w": [[0, 0]],
-        "local b": [0],
-    }
-    assert feedback.nbytes == 0
-    feedback.keep(
-        5, cut_of(2, 0), {"local w": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "local b": torch.tensor([9.0])}
-    )
-    assert feedback.residuals(5, cut_of(0, 1))["local w"].tolist() == [[3.0, 4.0], [0.0, 0.0]]
-    feedback.keep(
-        5, cut_of(0, 1), {"local w": torch.tensor([[5.0, 6.0], [7.0, 8.0]]), "local b": torch.tensor([0.5])}
-    )
-    everything = {"w": Slice("w"), "b": Slice("b"), "other": Slice("other")}
-    found = feedback.residuals(5, everything)
-    assert found["w"].tolist() == [[5.0, 6.0], [7.0, 8.0], [1.0, 2.0], [0.0, 0.0]]
-    assert found["b"].tolist() == [0.5]
-    assert not found["other"].any()
-    assert feedback.nbytes == 4 * (8 + 1)  # what was never sent takes no memory
-    assert not feedback.residuals(6, everything)["w"].any()
-
-
-def test_residuals_handed_out_are_copies():
-    feedback = Feedback({"w": (2, 2), "b": (1,)})
-    mine = {"local w": torch.ones(1, 2), "local b": torch.ones(1)}
-    feedback.keep(1, cut_of(0), mine)
-    mine["local b"].zero_()
-    feedback.residuals(1, cut_of(0))["local b"].zero_()
-    assert feedback.residuals(1, cut_of(0))["local b"].tolist() == [1.0]
-    feedback.residuals(2, cut_of(0))["local b"].add_(1.0)
-    assert feedback.residuals(2, cut_of(0))["local b"].tolist() == [0.0]
-
-
-def test_memory_is_bounded_by_forgetting_who_was_kept_longest_ago():
-    feedback = Feedback({"w": (2, 2), "b": (1,)}, limit=2 * 20)
-    left = {"local w": torch.ones(1, 2), "local b": torch.ones(1)}
-    for client in (1, 2, 1, 3):
-        feedback.keep(client, cut_of(0), left)
-        assert feedback.nbytes <= 40
-    assert list(feedback.kept) == [1, 3]
-    assert not feedback.residuals(2, cut_of(0))["local b"].any()
-    with pytest.raises(ExchangeError, match="19 bytes, but the residuals of one client can take 20"):
-        Feedback({"w": (2, 2), "b": (1,)}, limit=19)
-
-
-@given(st.data())
-def test_whatever_the_cuts_each_element_keeps_what_was_left_last(data):
-    feedback, expected = Feedback({"w": (5, 3), "b": ()}), np.zeros((5, 3))
-    for turn in range(data.draw(st.integers(1, 6))):
-        rows = data.draw(st.lists(st.integers(0, 4), min_size=1, unique=True))
-        columns = data.draw(st.lists(st.integers(0, 2), min_size=1, unique=True))
-        cut = {"w": Slice("w", ((0, torch.tensor(rows)), (1, torch.tensor(columns)))), "b": Slice("b")}
-        assert feedback.residuals(0, cut)["w"].tolist() == expected[np.ix_(rows, columns)].tolist()
-        feedback.keep(
-            0, cut, {"w": torch.full((len(rows), len(columns)), turn + 1.0), "b": torch.tensor(float(turn))}
-        )
-        expected[np.ix_(rows, columns)] = turn + 1.0
-    assert feedback.kept[0]["w"].tolist() == expected.tolist()
-    assert float(feedback.kept[0]["b"]) == turn

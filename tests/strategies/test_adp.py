@@ -12,9 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from heroes.client.extras import GRADIENT
 from heroes.client.training import LocalSettings, Trainer, draw_batches
 from heroes.federation import Stop
-from heroes.messages import Estimates, Selection, Task, Update
+from heroes.messages import Selection, Task, Update
 from heroes.rounds import run, run_round
 from heroes.strategies.adp import AdpMemory, objective
 
@@ -74,32 +75,34 @@ def test_beta_has_a_floor():
 def test_a_drift_beyond_all_numbers_is_never_chosen_and_a_spent_budget_still_gives_a_tau(world):
     wild = objective(np.array([1.0, 100.0]), 2.0, 1e9, 1.0, 0.1, 0.05, 100.0, 0.5, 2.0)
     assert wild[0] < wild[1] == math.inf
-    strategy = world.adp(time_budget=1e-9)
+    strategy = world.strategy("adp", time_budget=1e-9)
     (tau,) = taus(strategy, after(strategy, 3), world.cohort([1e8, 4e8]))
     assert 1 <= tau <= 30
 
 
 def test_everyone_gets_the_whole_model_and_one_tau_starting_at_one(world):
-    strategy = world.adp()
+    strategy = world.strategy("adp")
     plan = strategy.assign(strategy.begin(0), world.cohort([4e8, 1e6, 2e8]))
     assert {(a.selection, a.tau) for a in plan.assignments} == {(Selection(3, (0, 1, 2), tuple(range(9))), 1)}
     later = strategy.assign(after(strategy, 9), world.cohort([4e8, 1e6, 2e8]))
     assert {a.selection.width for a in later.assignments} == {3}
     assert {float(a.tau) for a in later.assignments} == {later.facts.get("tau_star")}
-    assert taus(world.adp(tau_first=4), world.adp(tau_first=4).begin(0), world.cohort([4e8])) == {4}
+    assert taus(
+        world.strategy("adp", tau_first=4), world.strategy("adp", tau_first=4).begin(0), world.cohort([4e8])
+    ) == {4}
 
 
 @pytest.mark.parametrize(
     ("current", "most", "wanted"), [(1, 100, 10), (2, 100, 20), (7, 40, 40), (30, 100, 100), (3, 1, 1)]
 )
 def test_tau_is_looked_for_up_to_ten_times_the_last_and_tau_max(world, current, most, wanted):
-    strategy = world.adp(tau_max=most)  # clients that agree: the more steps the better
+    strategy = world.strategy("adp", tau_max=most)  # clients that agree: the more steps the better
     assert taus(strategy, after(strategy, current, divergence=0.0), world.cohort([4e8, 1e8])) == {wanted}
 
 
 @pytest.mark.parametrize("budget", [5.0, 50.0, 5000.0, None])
 def test_tau_is_the_best_for_the_slowest_step_and_the_slowest_transfer(world, budget):
-    strategy = world.adp(time_budget=budget, phi=0.025)
+    strategy = world.strategy("adp", time_budget=budget, phi=0.025)
     cohort = replace(world.cohort([4e8, 1e8]), upload=np.array([100e3, 200e3]))
     step = 6e6 / 1e8
     aggregation = (
@@ -112,7 +115,7 @@ def test_tau_is_the_best_for_the_slowest_step_and_the_slowest_transfer(world, bu
 
 def test_a_longer_budget_affords_shorter_rounds(world):
     def chosen(budget):
-        strategy = world.adp(time_budget=budget, phi=0.025)
+        strategy = world.strategy("adp", time_budget=budget, phi=0.025)
         (tau,) = taus(strategy, after(strategy, 20), world.cohort([1e8, 4e8]))
         return tau
 
@@ -122,7 +125,7 @@ def test_a_longer_budget_affords_shorter_rounds(world):
 
 
 def test_the_probe_is_charged(world):
-    strategy = world.adp(count_download=False)
+    strategy = world.strategy("adp", count_download=False)
     fast, slow = strategy.assign(strategy.begin(0), world.cohort([4e8, 1e8])).assignments
     assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx(
         (0.015, 0.06)
@@ -132,8 +135,8 @@ def test_the_probe_is_charged(world):
 
 @pytest.mark.parametrize("up_bits", [32, 4])
 def test_the_gradient_travels_too_and_is_counted(world, up_bits):
-    costs = world.assembled("adp", {"exchange.up_bits": up_bits}).strategy.costs
-    plain = world.assembled("fedavg", {"exchange.up_bits": up_bits}).strategy.costs
+    costs = world.assembled("adp", {"exchange.up_bits": up_bits}).strategy.ground.costs
+    plain = world.assembled("fedavg", {"exchange.up_bits": up_bits}).strategy.ground.costs
     weights = 4 * 9 + 9 + 9 * 6 + 6 + 6 * 3 + 3
     assert costs.bytes_up[2] == plain.bytes_up[2] + 4 * weights
     assert costs.bytes_down.tolist() == plain.bytes_down.tolist()
@@ -146,14 +149,14 @@ def updates(world, strategy, state, estimates, gradients, samples):
     for (a, update), e, g, count in zip(
         world.answers(plan, strategy, state), estimates, gradients, samples, strict=True
     ):
-        gradient = None if g is None else torch.tensor(g)
-        made.append((a, Update(a.client, a.round, update.tensors, count, e, gradient=gradient)))
+        extras = {} if g is None else {"gradient": torch.tensor(g)}
+        made.append((a, Update(a.client, a.round, update.tensors, count, 1.0, e, extras)))
     return plan, made
 
 
 def test_estimates_are_weighted_by_samples(world):
-    strategy = world.adp(tau_first=5)
-    estimates = [Estimates(1.0, smoothness=2.0, lipschitz=8.0), Estimates(1.0, smoothness=6.0, lipschitz=4.0)]
+    strategy = world.strategy("adp", tau_first=5)
+    estimates = [{"smoothness": 2.0, "lipschitz": 8.0}, {"smoothness": 6.0, "lipschitz": 4.0}]
     plan, made = updates(world, strategy, strategy.begin(0), estimates, [[3.0, 0.0], [3.0, 4.0]], [30, 10])
     state, facts = strategy.aggregate(strategy.begin(0), plan, iter(made))
     # the mean gradient is (3, 1): the distances are 1 and 3, weighted (30 * 1 + 10 * 3) / 40
@@ -162,11 +165,9 @@ def test_estimates_are_weighted_by_samples(world):
 
 
 def test_estimates_that_nobody_gave_keep_their_last_value(world):
-    strategy = world.adp()
+    strategy = world.strategy("adp")
     state = after(strategy, 3)
-    plan, made = updates(
-        world, strategy, state, [Estimates(1.0), Estimates(1.0, smoothness=math.inf)], [None, None], [10, 20]
-    )
+    plan, made = updates(world, strategy, state, [{}, {"smoothness": math.inf}], [None, None], [10, 20])
     tau = plan.assignments[0].tau
     assert strategy.aggregate(state, plan, iter(made))[0].memory == AdpMemory(tau, **KNOWN)
     assert strategy.aggregate(state, plan, iter([]))[0].memory == AdpMemory(tau, **KNOWN)
@@ -174,12 +175,12 @@ def test_estimates_that_nobody_gave_keep_their_last_value(world):
 
 
 def test_what_is_not_a_number_does_not_count(world):
-    strategy = world.adp()
+    strategy = world.strategy("adp")
     state = after(strategy, 3)
     estimates = [
-        Estimates(1.0, 2.0, lipschitz=math.nan),
-        Estimates(1.0, 4.0, lipschitz=5.0),
-        Estimates(1.0, 3.0, lipschitz=5.0),
+        {"smoothness": 2.0, "lipschitz": math.nan},
+        {"smoothness": 4.0, "lipschitz": 5.0},
+        {"smoothness": 3.0, "lipschitz": 5.0},
     ]
     plan, made = updates(
         world, strategy, state, estimates, [[math.nan, 0.0], [1.0, 0.0], [3.0, 0.0]], [10, 10, 10]
@@ -190,9 +191,9 @@ def test_what_is_not_a_number_does_not_count(world):
 
 def test_a_client_measures_loss_and_gradient_at_both_ends_on_the_same_batch(world):
     family, examples, share, seed = world.family(), world.examples(30), np.arange(20), 9
-    settings = LocalSettings(batch_size=6, momentum=0.9, probes=1, train_in="dense", send_gradient=True)
+    settings = LocalSettings(batch_size=6, probes=1, train_in="dense", sends=(GRADIENT,))
     sent = family.initial_weights(2)
-    task = Task(world.assignment(selection=world.adp().serve(3), tau=4), sent, seed)
+    task = Task(world.assignment(selection=world.strategy("adp").selection(3), tau=4), sent, seed)
     update = Trainer(family, settings).train(task, examples, share)
     rng = np.random.default_rng(seed)
     draw_batches(share, 6, 4, rng)  # those it trains on
@@ -213,25 +214,28 @@ def test_a_client_measures_loss_and_gradient_at_both_ends_on_the_same_batch(worl
         torch.cat([(update.tensors[name] - sent[name]).reshape(-1) for name in sent]).double().norm()
     )
     assert moved > 0.01
-    assert update.estimates.smoothness == pytest.approx(float((end - start).norm()) / moved, rel=1e-3)
-    assert update.estimates.lipschitz == pytest.approx(abs(last - first) / moved, rel=1e-3)
-    torch.testing.assert_close(update.gradient.double(), start, rtol=1e-4, atol=1e-6)
-    assert update.gradient.dtype == torch.float32  # as its bytes are counted
+    assert update.measured["smoothness"] == pytest.approx(float((end - start).norm()) / moved, rel=1e-3)
+    assert update.measured["lipschitz"] == pytest.approx(abs(last - first) / moved, rel=1e-3)
+    torch.testing.assert_close(update.extras["gradient"].double(), start, rtol=1e-4, atol=1e-6)
+    assert update.extras["gradient"].dtype == torch.float32  # as its bytes are counted
 
 
 def test_the_model_is_the_plain_mean_as_in_fedavg(world):
-    adp, fedavg = world.federation(world.adp(tau_first=6)), world.federation(world.fedavg())
+    adp, fedavg = (
+        world.federation(world.strategy("adp", tau_first=6)),
+        world.federation(world.strategy("fedavg")),
+    )
     one, two = (run_round(f, f.strategy.begin(0))[0] for f in (adp, fedavg))
     assert all(torch.equal(value, two.tensors[name]) for name, value in one.tensors.items())
 
 
 def test_it_learns_with_its_own_tau(world):
-    *_, (_, last) = run(world.federation(world.adp(time_budget=5.0)), Stop(5))
+    *_, (_, last) = run(world.federation(world.strategy("adp", time_budget=5.0)), Stop(5))
     assert last.accuracy > 0.8
 
 
 def test_three_golden_rounds(world):
-    state, entries = world.three_rounds(world.adp())
+    state, entries = world.three_rounds(world.strategy("adp"))
     assert [[(c.client, c.width, c.tau) for c in entry.clients] for entry in entries] == [
         [(1, 3, 1), (2, 3, 1), (7, 3, 1), (8, 3, 1)],
         [(3, 3, 10), (4, 3, 10), (10, 3, 10), (11, 3, 10)],

@@ -17,7 +17,7 @@ from heroes.slices.cuts import cut_out
 
 
 def test_everyone_gets_the_whole_model_and_the_same_tau_however_slow(world):
-    strategy = world.fedavg(tau=7)
+    strategy = world.strategy("fedavg", tau=7)
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([4e8, 1e6, 2e8]))
     assert {a.selection for a in plan.assignments} == {Selection(3, (0, 1, 2), tuple(range(9)))}
@@ -34,7 +34,7 @@ def test_everyone_gets_the_whole_model_and_the_same_tau_however_slow(world):
 
 
 def test_costs_are_those_of_the_full_width_and_nobody_probes(world):
-    strategy = world.fedavg()
+    strategy = world.strategy("fedavg")
     fast, slow = strategy.assign(strategy.begin(0), world.cohort([4e8, 1e8], upload=100e3)).assignments
     assert (fast.step_seconds, slow.step_seconds) == pytest.approx((0.015, 0.06))
     assert (fast.probe_seconds, slow.probe_seconds) == (0.0, 0.0)
@@ -43,14 +43,14 @@ def test_costs_are_those_of_the_full_width_and_nobody_probes(world):
 
 
 def test_tau_stays_while_the_learning_rate_decays(world):
-    strategy = world.fedavg(learning_rate=LearningRate(0.1, 0.5))
+    strategy = world.strategy("fedavg", learning_rate=LearningRate(0.1, 0.5))
     plan = strategy.assign(replace(strategy.begin(0), round=3), world.cohort([4e8]))
     (only,) = plan.assignments
     assert (only.tau, only.round, only.learning_rate) == (6, 4, pytest.approx(0.0125))
 
 
 def test_the_new_model_is_the_plain_mean_whatever_the_samples(world):
-    strategy = world.fedavg()
+    strategy = world.strategy("fedavg")
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 2e8]))
     answers = [
@@ -65,7 +65,7 @@ def test_the_new_model_is_the_plain_mean_whatever_the_samples(world):
 
 
 def test_a_round_is_the_mean_of_what_its_clients_trained(world):
-    federation = world.federation(world.fedavg())
+    federation = world.federation(world.strategy("fedavg"))
     begun = federation.strategy.begin(0)
     state, entry = run_round(federation, begun)
     data, trainer = (
@@ -75,7 +75,9 @@ def test_a_round_is_the_mean_of_what_its_clients_trained(world):
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     updates = [
         trainer.train(
-            make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]
+            make_task(federation, begun, a, partial(as_sent, federation, begun)),
+            data.train,
+            data.shares[a.client],
         ).tensors
         for a in federation.strategy.assign(begun, clients).assignments
     ]
@@ -86,7 +88,7 @@ def test_a_round_is_the_mean_of_what_its_clients_trained(world):
 
 
 def test_three_golden_rounds(world):
-    state, entries = world.three_rounds(world.fedavg())
+    state, entries = world.three_rounds(world.strategy("fedavg"))
     assert [[(c.client, c.width, c.tau) for c in entry.clients] for entry in entries] == [
         [(1, 3, 6), (2, 3, 6), (7, 3, 6), (8, 3, 6)],
         [(3, 3, 6), (4, 3, 6), (10, 3, 6), (11, 3, 6)],

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from heroes.client.terms import Orthogonality
 from heroes.client.training import LocalSettings, Trainer
 from heroes.messages import Task
 from heroes.models.family import Family
@@ -21,7 +22,7 @@ APART = ["0.weight", "0.bias", COEFFICIENT, "2.bias", "4.weight", "4.bias"]
 
 
 def test_the_basis_exists_once_and_all_else_once_per_width(world):
-    tensors = world.flanc().begin(0).tensors
+    tensors = world.strategy("flanc").begin(0).tensors
     assert tensors.keys() == {BASIS} | {f"{name}@{width}" for name in APART for width in (1, 2, 3)}
     for width in (1, 2, 3):
         shapes = world.family().tensor_shapes(width)
@@ -32,17 +33,17 @@ def test_the_basis_exists_once_and_all_else_once_per_width(world):
 
 
 def test_a_client_gets_the_basis_and_what_belongs_to_its_width(world):
-    strategy = world.flanc()
+    strategy = world.strategy("flanc")
     state = strategy.begin(0)
     for width in (1, 2, 3):
-        got = cut_out(state.tensors, strategy.cut(strategy.serve(width)))
+        got = cut_out(state.tensors, strategy.cut(strategy.selection(width)))
         assert torch.equal(got.pop(BASIS), state.tensors[BASIS])
         assert got.keys() == set(APART)
         assert all(torch.equal(value, state.tensors[f"{name}@{width}"]) for name, value in got.items())
 
 
 def test_the_basis_is_averaged_over_all_and_the_rest_within_the_width(world):
-    strategy = world.flanc()
+    strategy = world.strategy("flanc")
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 4e8, 1e8, 1e8]))  # widths 3, 1, 3, 1, 1
     assert [a.selection.width for a in plan.assignments] == [3, 1, 3, 1, 1]
@@ -57,7 +58,7 @@ def test_the_basis_is_averaged_over_all_and_the_rest_within_the_width(world):
 
 
 def test_a_width_with_no_participant_keeps_its_value_bit_for_bit(world):
-    federation = world.federation(world.flanc(step_limit=1e9))  # everyone affords the full width
+    federation = world.federation(world.strategy("flanc", step_limit=1e9))  # everyone affords the full width
     begun = federation.strategy.begin(5)
     state, entry = run_round(federation, begun)
     assert {c.width for c in entry.clients} == {3}
@@ -69,18 +70,20 @@ def test_a_width_with_no_participant_keeps_its_value_bit_for_bit(world):
 
 
 def test_a_round_by_hand_over_mixed_widths(world):
-    federation = world.federation(world.flanc())
+    federation = world.federation(world.strategy("flanc"))
     begun = federation.strategy.begin(0)
     state, entry = run_round(federation, begun)
     data, trainer = (
         world.data(),
-        Trainer(federation.family, LocalSettings(batch_size=5, probes=0, regulariser=0.1)),
+        Trainer(federation.family, LocalSettings(batch_size=5, probes=0, terms=(Orthogonality(0.1),))),
     )
     clients = federation.fleet.status(np.array([c.client for c in entry.clients]), 1)
     plan = federation.strategy.assign(begun, clients).assignments
     updates = [
         trainer.train(
-            make_task(federation, a, partial(as_sent, federation, begun)), data.train, data.shares[a.client]
+            make_task(federation, begun, a, partial(as_sent, federation, begun)),
+            data.train,
+            data.shares[a.client],
         ).tensors
         for a in plan
     ]
@@ -93,7 +96,7 @@ def test_a_round_by_hand_over_mixed_widths(world):
 
 
 def test_widths_are_what_devices_afford_and_tau_is_fixed(world):
-    strategy = world.flanc(tau=9)
+    strategy = world.strategy("flanc", tau=9)
     plan = strategy.assign(strategy.begin(0), world.cohort([4e8, 1e8, 2e8, 1e6]))
     assert [a.selection.width for a in plan.assignments] == [3, 1, 2, 1]
     assert {a.tau for a in plan.assignments} == {9}
@@ -104,15 +107,15 @@ def test_widths_are_what_devices_afford_and_tau_is_fixed(world):
 def test_the_regulariser_is_on_unless_switched_off(world):
     federation = world.assembled("flanc")
     trainer = federation.engine.trainer
-    assert (trainer.settings.regulariser, trainer.settings.train_in, trainer.settings.probes) == (
-        0.1,
+    assert (trainer.settings.terms, trainer.settings.train_in, trainer.settings.probes) == (
+        (Orthogonality(0.1),),
         "factors",
         0,
     )
     strategy, data = federation.strategy, world.data()
     skewed = torch.tensor([[1.0, 0.5], [0.0, 2.0], [0.3, 0.0]])
-    sent = cut_out(strategy.begin(0).tensors, strategy.cut(strategy.serve(2))) | {BASIS: skewed}
-    task = Task(world.assignment(selection=strategy.serve(2), tau=1, learning_rate=0.2), sent, 3)
+    sent = cut_out(strategy.begin(0).tensors, strategy.cut(strategy.selection(2))) | {BASIS: skewed}
+    task = Task(world.assignment(selection=strategy.selection(2), tau=1, learning_rate=0.2), sent, 3)
     free = world.assembled("flanc", {"strategy.regulariser": 0.0, "training.clip": "none"}).engine.trainer
     held = world.assembled("flanc", {"training.clip": "none"}).engine.trainer
     without, with_it = (t.train(task, data.train, data.shares[0]).tensors for t in (free, held))
@@ -121,7 +124,7 @@ def test_the_regulariser_is_on_unless_switched_off(world):
     )  # of mean((V^T V - I)^2) over 2 x 2 squares
     torch.testing.assert_close(with_it[BASIS], without[BASIS] - 0.2 * 0.1 * gradient, rtol=1e-4, atol=1e-6)
     assert all(torch.equal(with_it[name], without[name]) for name in APART)
-    assert world.assembled("heroes").engine.trainer.settings.regulariser == 0.0
+    assert world.assembled("heroes").engine.trainer.settings.terms == ()
 
 
 def wide(width):
@@ -131,9 +134,9 @@ def wide(width):
 
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_every_width_starts_with_he_variance_of_its_own(world, width):
-    strategy = world.flanc(family=Family(wide, 3))
+    strategy = world.strategy("flanc", family=Family(wide, 3))
     tensors = strategy.begin(3).tensors
-    start = strategy.family.plain_weights(cut_out(tensors, strategy.cut(strategy.serve(width))))
+    start = strategy.family.plain_weights(cut_out(tensors, strategy.cut(strategy.selection(width))))
     assert float(start["2.weight"].var()) == pytest.approx(2 / (40 * width), rel=0.15)
     # an orthonormal (40, 30) basis has rows of mean squared norm 30 / 40
     assert float(tensors[f"{COEFFICIENT}@{width}"].std()) == pytest.approx(
@@ -144,7 +147,7 @@ def test_every_width_starts_with_he_variance_of_its_own(world, width):
 
 
 def test_widths_start_apart_and_from_the_modules_own_values(world):
-    strategy = world.flanc()
+    strategy = world.strategy("flanc")
     tensors, again, other = (strategy.begin(seed).tensors for seed in (4, 4, 5))
     assert all(torch.equal(value, again[name]) for name, value in tensors.items())
     assert not torch.equal(tensors[BASIS], other[BASIS])
@@ -157,7 +160,7 @@ def test_widths_start_apart_and_from_the_modules_own_values(world):
 
 
 def test_three_golden_rounds(world):
-    state, entries = world.three_rounds(world.flanc())
+    state, entries = world.three_rounds(world.strategy("flanc"))
     assert [[(c.client, c.width, c.tau) for c in entry.clients] for entry in entries] == [
         [(1, 3, 6), (2, 2, 6), (7, 1, 6), (8, 2, 6)],
         [(3, 3, 6), (4, 3, 6), (10, 1, 6), (11, 3, 6)],

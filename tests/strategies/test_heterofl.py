@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heroes.client.extras import LABELS
 from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
 from heroes.messages import Selection, Task
@@ -43,9 +44,9 @@ def convolutions(width):
 
 def served(world, family, width, seed=0):
     """The global tensors, and what a client of this width gets of them."""
-    strategy = world.heterofl(family=family)
+    strategy = world.strategy("heterofl", family=family)
     state = strategy.begin(seed)
-    return state.tensors, cut_out(state.tensors, strategy.cut(strategy.serve(width)))
+    return state.tensors, cut_out(state.tensors, strategy.cut(strategy.selection(width)))
 
 
 def test_a_client_gets_the_leading_channels_along_every_axis_that_grows(world):
@@ -92,7 +93,7 @@ def test_a_narrow_reader_computes_what_the_whole_one_does_with_its_other_units_s
 
 
 def test_every_element_is_the_mean_over_those_who_hold_it(world):
-    strategy = world.heterofl()
+    strategy = world.strategy("heterofl")
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 2e8]))
     after, facts = strategy.aggregate(state, plan, world.answers(plan, strategy, state, [1.0, 5.0, 3.0]))
@@ -106,7 +107,7 @@ def test_every_element_is_the_mean_over_those_who_hold_it(world):
 
 
 def test_elements_nobody_holds_keep_their_value(world):
-    strategy = world.heterofl()
+    strategy = world.strategy("heterofl")
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([1e8, 1e8]))
     after, _ = strategy.aggregate(state, plan, world.answers(plan, strategy, state, [1.0, 3.0]))
@@ -118,7 +119,7 @@ def test_elements_nobody_holds_keep_their_value(world):
 
 def test_widths_are_what_devices_afford_as_for_heroes_and_tau_is_fixed(world):
     cohort = world.cohort([4e8, 1e8, 3.2e8, 2e8, 1e6, 3e8, 1.5e8])
-    strategy, heroes = world.heterofl(tau=9), world.heroes()
+    strategy, heroes = world.strategy("heterofl", tau=9), world.strategy("heroes")
     plan = strategy.assign(strategy.begin(0), cohort)
     # steps of 1, 3 and 6 MFLOP within 20 ms: 50, 150 and 300 MFLOP/s; the slowest gets width 1 all the same
     assert [a.selection.width for a in plan.assignments] == [3, 1, 3, 2, 1, 3, 2]
@@ -138,10 +139,10 @@ def test_widths_are_what_devices_afford_as_for_heroes_and_tau_is_fixed(world):
 
 def trained(world, sent, share, width=1, **settings):
     """One step of a client of this width on all of its share."""
-    strategy = world.heterofl()
+    strategy = world.strategy("heterofl")
     wanted = {"batch_size": 60, "momentum": 0.0, "probes": 0, "train_in": "dense"} | settings
     trainer = Trainer(strategy.family, LocalSettings(**wanted))
-    assignment = world.assignment(selection=strategy.serve(width), tau=1, learning_rate=0.5)
+    assignment = world.assignment(selection=strategy.selection(width), tau=1, learning_rate=0.5)
     return trainer, trainer.train(Task(assignment, sent, 1), world.examples(60), share)
 
 
@@ -193,17 +194,18 @@ def test_masked_labels_score_zero_and_their_rows_do_not_move(world):
         assert moved == [True, False, True]
     _, free = trained(world, sent, share)
     assert not torch.equal(free.tensors["4.bias"][1], sent["4.bias"][1])
-    assert update.labels == free.labels == ()  # they travel only when asked for
-    assert trained(world, sent, share, send_labels=True)[1].labels == (0, 2)
+    assert update.extras == free.extras == {}  # they travel only when asked for
+    assert trained(world, sent, share, sends=(LABELS,))[1].extras["labels"].tolist() == [0, 2]
 
 
 def test_label_split_averages_a_row_of_the_classifier_over_the_owners_of_its_class(world):
-    strategy = world.heterofl(label_split=True)
+    strategy = world.strategy("heterofl", label_split=True)
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 4e8]))  # widths 3, 1, 3
     made = world.answers(plan, strategy, state, [1.0, 3.0, 8.0])
     answers = [
-        (a, replace(u, labels=owned)) for (a, u), owned in zip(made, [(0,), (0, 1), (1,)], strict=True)
+        (a, replace(u, extras={"labels": torch.tensor(owned)}))
+        for (a, u), owned in zip(made, [(0,), (0, 1), (1,)], strict=True)
     ]
     after, _ = strategy.aggregate(state, plan, iter(answers))
     weight, bias, before = after.tensors["4.weight"], after.tensors["4.bias"], state.tensors
@@ -220,7 +222,7 @@ def test_label_split_averages_a_row_of_the_classifier_over_the_owners_of_its_cla
     assert bias[:2].tolist() == [2.0, 5.5]
     assert bias[2] == before["4.bias"][2]
     assert (after.tensors["0.weight"][:3] == 4.0).all()  # everything else over all holders
-    without, _ = world.heterofl().aggregate(state, plan, iter(answers))
+    without, _ = world.strategy("heterofl").aggregate(state, plan, iter(answers))
     assert without.tensors["4.bias"].tolist() == [4.0, 4.0, 4.0]
 
 
@@ -258,20 +260,20 @@ def test_all_extras_together_from_the_configuration(world):
         "heterofl", {f"strategy.{extra}": True for extra in ("scaler", "mask_absent_labels", "label_split")}
     )
     settings = federation.engine.trainer.settings
-    assert (settings.scaler, settings.mask_absent_labels, settings.send_labels) == (True, True, True)
+    assert (settings.scaler, settings.mask_absent_labels, settings.sends) == (True, True, (LABELS,))
     *_, (_, last) = run(federation, Stop(6))
     assert last.accuracy > 0.6
     plain = world.assembled("heterofl").engine.trainer.settings
-    assert (plain.scaler, plain.mask_absent_labels, plain.send_labels, plain.train_in) == (
+    assert (plain.scaler, plain.mask_absent_labels, plain.sends, plain.train_in) == (
         False,
         False,
-        False,
+        (),
         "dense",
     )
 
 
 def test_three_golden_rounds(world):
-    state, entries = world.three_rounds(world.heterofl())
+    state, entries = world.three_rounds(world.strategy("heterofl"))
     assert [[(c.client, c.width, c.tau) for c in entry.clients] for entry in entries] == [
         [(1, 3, 6), (2, 2, 6), (7, 1, 6), (8, 2, 6)],
         [(3, 3, 6), (4, 3, 6), (10, 1, 6), (11, 3, 6)],
@@ -283,4 +285,4 @@ def test_three_golden_rounds(world):
     assert [entry.seconds for entry in entries] == pytest.approx([0.123567, 0.270833, 0.404584], rel=1e-3)
     norms = [float(state.tensors[name].norm()) for name in ("0.weight", "2.weight", "4.weight", "4.bias")]
     assert norms == pytest.approx([2.044868, 2.072146, 1.744958, 0.253320], rel=1e-3)
-    assert world.heterofl().serve(2) == Selection(2, (0, 1), (0, 1, 3, 4))
+    assert world.strategy("heterofl").selection(2) == Selection(2, (0, 1), (0, 1, 3, 4))

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.messages import Assignment, Estimates, Selection, Task, Update
+from heroes.messages import Assignment, Selection, Task, Update
 from heroes.transport.wire import Channel, Frame, Parcels, read_task, read_update, task_frame, update_frame
 
 ASSIGNMENT = Assignment(
@@ -50,18 +50,17 @@ def test_a_task_arrives_as_it_was(residuals):
     assert list(arrived.residuals or {}) == list(residuals or {})
 
 
-@given(st.lists(st.none() | st.floats(), min_size=4, max_size=4), st.floats(), st.booleans())
-def test_an_update_arrives_as_it_was_with_every_number_finite_or_not(numbers, loss, with_gradient):
-    gradient = torch.tensor([math.nan, 1.0, -math.inf]) if with_gradient else None
-    update = Update(
-        3, 7, {"w": torch.tensor([math.nan, -0.0])}, 12, Estimates(loss, *numbers), None, gradient, (4, 9)
-    )
+@given(st.dictionaries(st.text(), st.floats(), max_size=4), st.floats(), st.booleans())
+def test_an_update_arrives_as_it_was_with_every_number_finite_or_not(measured, loss, with_extras):
+    extras = {"gradient": torch.tensor([math.nan, 1.0, -math.inf]), "labels": torch.tensor([4, 9])}
+    extras = extras if with_extras else {}
+    update = Update(3, 7, {"w": torch.tensor([math.nan, -0.0])}, 12, loss, measured, extras)
     arrived = read_update(through(update_frame(update)))
-    assert (arrived.client, arrived.round, arrived.samples, arrived.labels) == (3, 7, 12, (4, 9))
-    assert repr(arrived.estimates) == repr(update.estimates)
+    assert (arrived.client, arrived.round, arrived.samples) == (3, 7, 12)
+    assert repr((arrived.loss, arrived.measured)) == repr((loss, measured))
     assert same_bits(arrived.tensors["w"], update.tensors["w"])
-    assert (arrived.gradient is None) == (gradient is None)
-    assert gradient is None or same_bits(arrived.gradient, gradient)
+    assert arrived.extras.keys() == extras.keys()
+    assert all(same_bits(arrived.extras[name], tensor) for name, tensor in extras.items())
 
 
 KINDS = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]

@@ -100,7 +100,7 @@ def plot_command(
     quiet: options.Quiet = False,
 ) -> None:
     """Draw which classes the clients of an experiment hold."""
-    from heroes.assemble import dataset, federated
+    from heroes.assemble.world import dataset, federated
     from heroes.report.shares_plot import label_distribution
 
     config = options.configuration(experiment, None, settings, {})

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from heroes import plugins
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import note, out_console, print_pairs, print_summary
@@ -17,7 +18,8 @@ from heroes.errors import ConfigError, did_you_mean
 from heroes.report import Summary, read_config, read_records
 from heroes.settings.config import keys
 from heroes.settings.recipes import TASKS
-from heroes.settings.sections import SCHEMES, EngineConfig
+from heroes.settings.sections import EngineConfig
+from heroes.strategies import registry
 
 
 @app.command("list")
@@ -50,13 +52,12 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
     engines = get_args(EngineConfig.model_fields["name"].annotation)
     return {
         "experiments": _first_lines(TASKS),
-        "strategies": [
-            (name, _first_line(section).removeprefix("The scheme: ")) for name, section in SCHEMES.items()
-        ],
-        "models": _first_lines(MODELS),
-        "data": _first_lines(DATASETS),
+        "strategies": [(name, registry.summary(kind)) for name, kind in registry.BUILT_IN.items()]
+        + plugins.brought("strategy"),
+        "models": _first_lines(MODELS) + plugins.brought("model"),
+        "data": _first_lines(DATASETS) + plugins.brought("data set"),
         "partitions": _first_lines(PARTITIONS),
-        "fleets": [(name, kind.summary) for name, kind in FLEETS.items()],
+        "fleets": [(name, kind.summary) for name, kind in FLEETS.items()] + plugins.brought("fleet"),
         "engines": [(name, _first_line_in(f"heroes.transport.engines.{name}")) for name in engines],
         "config": [
             (key, f"{text} (default: {'none' if default is None else default})")

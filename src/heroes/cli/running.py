@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,9 +87,10 @@ def resume_command(
 def _serve_if_not_first() -> None:
     """Under MPI the first process is the one that was asked; the others serve it until it is done."""
     if launch.rank() > 0:
-        from heroes.runs.running import serve
+        from heroes.assemble import NOTHING, followed
+        from heroes.transport.engines import mpi
 
-        serve()
+        mpi.serve(partial(followed, NOTHING))
 
 
 @contextmanager

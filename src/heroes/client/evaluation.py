@@ -4,17 +4,31 @@ same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
+from heroes.client.metrics import MeanLoss, Whole
+from heroes.client.objectives import Objective
+from heroes.contracts import Metric
 from heroes.data.examples import Examples
-from heroes.messages import Score
+from heroes.errors import HeroesError, TrainingError, said
+from heroes.messages import Score, Tensors
 from heroes.models.family import LocalModel
 
-Tally = tuple[int, int, float]  # right answers, answers, sum of losses
+
+@dataclass(frozen=True)
+class Tally:
+    """What one chunk says: plain statistics, of the loss and of every metric that streams, and outputs and
+    targets where a metric needs all of them at once.
+    """
+
+    statistics: list[Any]
+    gathered: Tensors = field(default_factory=dict)
 
 
 def chunks(examples: Examples, batch_size: int) -> range:
@@ -23,28 +37,70 @@ def chunks(examples: Examples, batch_size: int) -> range:
 
 
 @torch.no_grad()
-def tally(model: LocalModel, examples: Examples, chunk: int, batch_size: int, device: torch.device) -> Tally:
-    """What a loaded model gets right in one chunk, in evaluation mode."""
+def tally(
+    model: LocalModel,
+    examples: Examples,
+    chunk: int,
+    batch_size: int,
+    device: torch.device,
+    objective: Objective,
+) -> Tally:
+    """What a loaded model makes of one chunk, in evaluation mode."""
     model.module.eval()
     start = chunk * batch_size
     inputs, targets = examples.batch(np.arange(start, min(start + batch_size, len(examples))), device)
-    scores = model(inputs)
-    losses = F.cross_entropy(scores, targets, reduction="none")
-    return (
-        int((scores.argmax(dim=1) == targets).sum()),
-        targets.numel(),
-        float(losses.to("cpu", torch.float64).sum()),
-    )
+    outputs = model(inputs)
+    statistics = [metric.start(outputs, targets) for metric in _streamed(objective)]
+    whole = any(isinstance(metric, Whole) for metric in objective.metrics)
+    return Tally(statistics, {"outputs": outputs.cpu(), "targets": targets.cpu()} if whole else {})
 
 
-def total(tallies: Iterable[Tally]) -> Score:
+def total(objective: Objective, tallies: Sequence[Tally]) -> Score:
     """The score of all chunks, given in their order."""
-    right, answers, loss = 0, 0, 0.0
-    for some_right, some, some_loss in tallies:
-        right, answers, loss = right + some_right, answers + some, loss + some_loss
-    return Score(right / answers, loss / answers)
+    each = zip(*(tally.statistics for tally in tallies), strict=True)
+    values = (
+        metric.finish(reduce(metric.merge, statistics))
+        for metric, statistics in zip(_streamed(objective), each, strict=True)
+    )
+    loss = next(values)
+    found = {
+        metric.name: _at_once(metric, tallies) if isinstance(metric, Whole) else next(values)
+        for metric in objective.metrics
+    }
+    return Score(loss, found, objective.metrics[0].lower_is_better)
 
 
-def evaluate(model: LocalModel, examples: Examples, batch_size: int, device: torch.device) -> Score:
+def _at_once(metric: Whole, tallies: Sequence[Tally]) -> float:
+    outputs, targets = (torch.cat([t.gathered[name] for t in tallies]) for name in ("outputs", "targets"))
+    return metric.of(outputs, targets)
+
+
+def evaluate(
+    model: LocalModel, examples: Examples, batch_size: int, device: torch.device, objective: Objective
+) -> Score:
     """Score a loaded model on all examples."""
-    return total(tally(model, examples, chunk, batch_size, device) for chunk in chunks(examples, batch_size))
+    try:
+        tallies = [
+            tally(model, examples, chunk, batch_size, device, objective)
+            for chunk in chunks(examples, batch_size)
+        ]
+    except Exception as error:  # the user's model, loss and metrics can fail in any way
+        raise untested(reason(error)) from error
+    return total(objective, tallies)
+
+
+def untested(why: str) -> TrainingError:
+    """The error for a model that could not be tested."""
+    return TrainingError(f"the model could not be tested: {why}")
+
+
+def reason(error: Exception) -> str:
+    """Why a model could not be tested."""
+    return str(error) if isinstance(error, HeroesError) else said(error)
+
+
+def _streamed(objective: Objective) -> list[Metric]:
+    return [
+        MeanLoss(objective.loss),
+        *(metric for metric in objective.metrics if not isinstance(metric, Whole)),
+    ]

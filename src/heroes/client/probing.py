@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from heroes.client.losses import CROSS_ENTROPY
 from heroes.models.family import LocalModel
 
 Batch = tuple[Tensor, Tensor]
@@ -29,14 +29,19 @@ class Probe:
         return self.gradients.mean(dim=0)
 
 
-def probe(model: LocalModel, weights: Mapping[str, Tensor], batches: Sequence[Batch]) -> Probe:
+def probe(
+    model: LocalModel,
+    weights: Mapping[str, Tensor],
+    batches: Sequence[Batch],
+    mean_loss: Callable[[Tensor, Tensor], Tensor] = CROSS_ENTROPY.mean,
+) -> Probe:
     """Load the weights into the plain model and take its gradient on every batch."""
     model.load(weights)
     model.module.eval()
     parameters = [p for p in model.parameters.values() if p.requires_grad]
     losses, rows = [], []
     for inputs, targets in batches:
-        loss = F.cross_entropy(model(inputs), targets)
+        loss = mean_loss(model(inputs), targets)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         flat = [torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)]
         rows.append(torch.cat([g.reshape(-1) for g in flat]).double().cpu())

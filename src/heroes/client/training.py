@@ -1,25 +1,26 @@
-"""The client's whole job: load a slice, run tau steps of SGD on its own data, say what it saw."""
+"""The client's whole job: load a slice, run tau steps on its own data, say what it saw."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.sgd import sgd
 
 from heroes import seeds
 from heroes.client.extras import Extra, Seen
+from heroes.client.objectives import CLASSIFICATION, Objective
+from heroes.client.optimisers import Sgd
 from heroes.client.probing import Batch, Probe, estimate, probe
+from heroes.client.terms import Term
+from heroes.contracts import LocalOptimiser
 from heroes.data.examples import Examples
-from heroes.errors import ExchangeError
+from heroes.errors import ExchangeError, said
 from heroes.messages import Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
-from heroes.slices.compose import orthogonality
 from heroes.slices.exchange import Upload, pack_update, pack_with_feedback, unpack_update
 
 
@@ -28,16 +29,17 @@ class LocalSettings:
     """How clients train, the same for all of them.
 
     `train_in`: "factors" trains basis and coefficient through the composition; "weights" trains the composed
-    weights and decomposes them afterwards; "dense" is for schemes without composition, whose tensors are the
-    weights. `sends` is what goes back besides the tensors. `scaler` and `mask_absent_labels` are HeteroFL's
+    weights and decomposes them afterwards; "dense" is for strategies without composition, whose tensors are the
+    weights. `terms` are added to the loss at every step. `clip` is the largest norm of a gradient. `sends` is
+    what goes back besides the tensors. `scaler` and `mask_absent_labels` are HeteroFL's
     extras.
     """
 
     batch_size: int = 32
-    momentum: float = 0.9
-    weight_decay: float = 0.0
+    objective: Objective = CLASSIFICATION
+    terms: tuple[Term, ...] = ()
+    optimiser: LocalOptimiser = field(default_factory=Sgd)
     clip: float | None = None
-    regulariser: float = 0.0
     train_in: str = "factors"
     probes: int = 2
     up_bits: int = 32
@@ -125,7 +127,7 @@ class Trainer:
         return self._models[key]
 
     def loaded(self, tensors: Tensors, width: int) -> LocalModel:
-        """The resident model that takes the scheme's tensors as they are, with these in it: ready to be
+        """The resident model that takes the strategy's tensors as they are, with these in it: ready to be
         tested.
         """
         model = self.model("dense" if self.settings.train_in == "dense" else "composed", width)
@@ -134,7 +136,12 @@ class Trainer:
 
     def _probe(self, width: int, tensors: Mapping[str, Tensor], batches: list[Batch]) -> Probe | None:
         return (
-            probe(self.model("dense", width), self.family.plain_weights(tensors), batches)
+            probe(
+                self.model("dense", width),
+                self.family.plain_weights(tensors),
+                batches,
+                self.settings.objective.loss.mean,
+            )
             if batches
             else None
         )
@@ -142,51 +149,28 @@ class Trainer:
     def _descend(
         self, task: Task, batches: Iterator[Batch], labels: tuple[int, ...]
     ) -> tuple[float, dict[str, Tensor]]:
-        """Run SGD; the mean loss over the steps, and the tensors at the end."""
+        """Run the optimiser; the mean loss over the steps, and the tensors at the end."""
         settings, assignment = self.settings, task.assignment
         factors = settings.train_in == "factors"
         model = self.model("composed" if factors else "dense", assignment.selection.width)
-        model.load(task.tensors if factors else self.family.plain_weights(task.tensors))
+        received = task.tensors if factors else self.family.plain_weights(task.tensors)
+        model.load(received)
         model.module.train()
         parameters = [p for p in model.parameters.values() if p.requires_grad]
-        momenta: list[Tensor | None] = [torch.zeros_like(p) for p in parameters]
+        step = settings.optimiser.begin(parameters)
         total = torch.zeros((), device=self.device)
         for inputs, targets in batches:
-            loss = F.cross_entropy(self._scores(model, inputs, labels), targets)
+            loss = settings.objective.loss.mean(self._scores(model, inputs, labels), targets)
             total += loss.detach()
-            if settings.regulariser:
-                loss = loss + settings.regulariser * sum(orthogonality(basis) for basis in model.bases)
+            for term in settings.terms:
+                loss = loss + term(model, received)
             loss.backward()
-            self.step(parameters, momenta, assignment.learning_rate)
+            if settings.clip is not None:
+                nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
+            step(assignment.learning_rate)
+            for parameter in parameters:
+                parameter.grad = None
         return float(total) / assignment.tau, model.read()
-
-    def step(
-        self, parameters: list[nn.Parameter], momenta: list[Tensor | None], learning_rate: float
-    ) -> None:
-        """One step of SGD in a single call: torch's optimiser object does the same with more Python around
-        it.
-
-        The fused update counts on gradients lying in memory like their parameters, as `backward` leaves them.
-        """
-        settings = self.settings
-        if settings.clip is not None:
-            nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
-        reached = [n for n, p in enumerate(parameters) if p.grad is not None]
-        with torch.no_grad():
-            sgd(
-                [parameters[n] for n in reached],
-                [p.grad for p in parameters if p.grad is not None],
-                [momenta[n] for n in reached],
-                fused=self.device.type in ("cpu", "cuda"),
-                weight_decay=settings.weight_decay,
-                momentum=settings.momentum,
-                lr=learning_rate,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-            )
-        for parameter in parameters:
-            parameter.grad = None
 
     def _scores(self, model: LocalModel, inputs: Tensor, labels: tuple[int, ...]) -> Tensor:
         scores = model(inputs)
@@ -231,15 +215,6 @@ def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Ge
         shuffled = rng.permutation(share)[: per_pass * size].reshape(per_pass, size)
         batches.extend(shuffled)
     return batches[:count]
-
-
-def said(error: Exception) -> str:
-    """An error in one line.
-
-    >>> said(KeyError("bias"))
-    "KeyError: 'bias'"
-    """
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
 @contextmanager

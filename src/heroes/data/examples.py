@@ -22,7 +22,8 @@ Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs and class labels, one row each.
+    """Inputs and targets, one row each. Targets are class labels (whole numbers, one for each row), or numbers
+    of any shape: floats for regression, rows of tokens.
 
     `transform` turns a batch of stored rows into model inputs on the fly: bytes into normalised images,
     positions in a text into windows. It gets a generator when the batch is for training, and may augment from
@@ -39,20 +40,23 @@ class Examples:
             raise DataError(
                 f"inputs and targets must be torch tensors, not {kinds}; torch.as_tensor makes them"
             )
+        if self.inputs.dim() == 0 or self.targets.dim() == 0:
+            raise DataError("inputs and targets must have one row for each example, not be single numbers")
         if len(self.inputs) != len(self.targets):
             raise DataError(
                 f"there are {len(self.inputs)} inputs but {len(self.targets)} targets; each input needs one target"
             )
         if len(self.inputs) == 0:
             raise DataError("there are no examples; at least one is needed")
-        if self.targets.dtype.is_floating_point:
-            raise DataError(f"targets must be whole class numbers (torch.int64), not {self.targets.dtype}")
-        if self.targets.dim() != 1:
-            raise DataError(
-                f"targets must be one class number per example, not of shape {tuple(self.targets.shape)}"
-            )
-        if int(self.targets.min()) < 0:
+        if self.targets.dtype.is_complex:
+            raise DataError(f"targets must be whole numbers or floats, not {self.targets.dtype}")
+        if self.are_classes and int(self.targets.min()) < 0:
             raise DataError(f"targets must be class numbers from 0, not {int(self.targets.min())}")
+
+    @property
+    def are_classes(self) -> bool:
+        """Whether targets are class labels: whole numbers, one for each row."""
+        return self.targets.dim() == 1 and not self.targets.dtype.is_floating_point
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -60,14 +64,17 @@ class Examples:
     def batch(
         self, indices: Integers, device: torch.device, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The inputs and targets at these indices; with a generator, as they are trained on."""
+        """The inputs and targets at these indices; with a generator, as they are trained on. Targets are
+        float32 or int64.
+        """
         where = torch.from_numpy(indices)
         inputs = self.inputs[where]
         if self.transform is not None:
             inputs = self.transform(inputs, rng)
         if inputs.dim() == 4:  # images: channels last in memory, which convolutions are fastest on
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        return inputs.to(device), self.targets[where].long().to(device)
+        kind = torch.float32 if self.targets.dtype.is_floating_point else torch.int64
+        return inputs.to(device), self.targets[where].to(kind).to(device)
 
 
 @dataclass(frozen=True)
@@ -161,16 +168,16 @@ class FederatedData:
 
 
 def from_dataset(dataset: Dataset[Any]) -> Examples:
-    """Examples from any torch Dataset whose items are (input, class)."""
+    """Examples from any torch Dataset whose items are (input, target): a class, a number or a tensor."""
     length = len(dataset)  # type: ignore[arg-type]
     pairs = [dataset[i] for i in range(length)]
     if not pairs:
         raise DataError("the dataset is empty; at least one example is needed")
     try:
         inputs = torch.stack([torch.as_tensor(x) for x, _ in pairs])
-        targets = torch.tensor([int(y) for _, y in pairs])
+        targets = torch.stack([torch.as_tensor(y) for _, y in pairs])
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
-            f"the dataset's items must be pairs of an input and a class, all inputs of one shape: {error}"
+            f"the dataset's items must be pairs of an input and a target, all of one shape: {error}"
         ) from None
     return Examples(inputs, targets)

@@ -16,7 +16,7 @@ from heroes.messages import Integers
 
 def share_out(
     name: str,
-    labels: npt.NDArray[np.integer[Any]],
+    labels: npt.NDArray[Any],
     clients: int,
     rng: np.random.Generator,
     level: float | None = None,
@@ -33,6 +33,8 @@ def share_out(
     """
     if name not in PARTITIONS:
         raise DataError(f"unknown partition {name!r}: {did_you_mean(name, PARTITIONS)}")
+    if not (labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)):
+        labels = _all_alike(name, labels)
     request = SplitRequest(labels, clients, level, owners, device_of)
     if examples_per_client is not None:
         return draw(name, request, examples_per_client, rng)
@@ -42,3 +44,13 @@ def share_out(
             "examples in common: data.examples_per_client says how many each draws"
         )
     return PARTITIONS[name](request, rng)
+
+
+def _all_alike(name: str, targets: npt.NDArray[Any]) -> Integers:
+    """Targets that are no class labels can be shared out only where labels do not matter."""
+    if name not in ("iid", "natural"):
+        raise DataError(
+            f"data.partition is {name!r}, which goes by class labels, but targets are {targets.dtype} of shape "
+            f"{targets.shape}; use iid, or natural where it is known who made each example"
+        )
+    return np.zeros(len(targets), dtype=np.int64)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from heroes import seeds
+from heroes.contracts import Known
 from heroes.errors import ConfigError
 from heroes.fleet import measured
 from heroes.messages import Cohort, Floats, Integers
@@ -132,8 +133,13 @@ class Fleet:
         where = (classes + self._place[clients]) / len(self.flops)
         return quantile(self.kind.speeds, where.astype(np.float64))
 
-    def status(self, clients: Integers, round_number: int, attempt: int = 0) -> Cohort:
-        """What the server reads of these clients at the start of a round, or of another attempt at it."""
+    def status(
+        self, clients: Integers, round_number: int, attempt: int = 0, known: Known | None = None
+    ) -> Cohort:
+        """What the server reads of these clients at the start of a round, or of another attempt at it.
+
+        Nothing needs to be `known` of them: they are drawn.
+        """
         rng = seeds.stream(self.seed, "fleet", "round", round_number, *([attempt] if attempt else []))
         classes = self.device_of[clients]
         speed = self.speed_of(clients) / _truncated_normal(rng, self.kind.jitter, len(clients))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heroes.contracts import Timing
+from heroes.contracts import Known, Measurement, Timing
 from heroes.errors import RunFolderError
 from heroes.fleet.clock import closing_time
 from heroes.fleet.devices import Fleet
@@ -35,6 +35,7 @@ class WallClock:
         self._wanted = 0
         self._heard: dict[int, float] = {}
         self._spent: dict[int, tuple[float, float]] = {}
+        self._measured: list[Measurement] = []  # since the last round was over
 
     @property
     def name(self) -> str:
@@ -62,6 +63,10 @@ class WallClock:
         if spent is not None:
             self._spent[client] = spent
 
+    def note(self, measurement: Measurement) -> None:
+        """A client was measured, in this round or while it was late for an earlier one."""
+        self._measured.append(measurement)
+
     def over(self, client: int) -> Lost | None:
         """Why this client is no longer waited for, if the round is over."""
         if len(self._heard) >= self._wanted:
@@ -73,12 +78,13 @@ class WallClock:
         )
 
     def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
-        duration = self.now
-        return Timing(
-            duration, np.array([self._heard.get(a.client, duration) for a in plan]), dict(self._spent)
-        )
+        duration, measured = self.now, tuple(self._measured)
+        self._measured = []
+        finished = np.array([self._heard.get(a.client, duration) for a in plan])
+        return Timing(duration, finished, dict(self._spent), measured)
 
 
+@dataclass(frozen=True)
 class MeasuredFleet:
     """Clients as they were measured, in running means; for one that was not yet, what the others are like,
     else a guess.
@@ -88,63 +94,19 @@ class MeasuredFleet:
     after, all of it is taken to be fixed.
     """
 
-    def __init__(self, guess: Fleet) -> None:
-        self.guess = guess
-        self._kept = np.full(
-            (len(guess), 5), np.nan
-        )  # FLOP/s; seconds besides; bytes; their variance; their covariance
+    guess: Fleet
 
     def __len__(self) -> int:
         return len(self.guess)
 
-    @property
-    def fastest(self) -> float:
-        """FLOP/s of the fastest client that is known, or of the fastest device guessed at.
-
-        A client says itself how fast it is. Where there are others to compare it with, it counts for no more
-        than twice the next one: a single boast must not make all others narrow.
-        """
-        known = np.sort(self._kept[~np.isnan(self._kept[:, 0]), 0])
-        if not len(known):
-            return self.guess.fastest
-        return float(known[-1] if len(known) < 3 else min(known[-1], 2 * known[-2]))
-
-    def note(self, client: int, flops: float, training: float, moved: int, besides: float) -> None:
-        """A client did so many FLOPs in so many seconds, and a round with so many bytes took it so many
-        seconds besides.
-        """
-        speed = flops / max(training, _LEAST)
-        if np.isnan(self._kept[client, 0]):
-            self._kept[client] = speed, besides, moved, 0.0, 0.0
-            return
-        before = self._kept[client]
-        more, longer = moved - before[2], besides - before[1]
-        means = before[:3] + _WEIGHT * (np.array([speed, besides, moved]) - before[:3])
-        spread = (1 - _WEIGHT) * (before[3:] + _WEIGHT * more * np.array([more, longer]))
-        self._kept[client] = [*means, *spread]
-
-    @property
-    def known(self) -> dict[int, tuple[float, ...]]:
-        """What is known of the clients that were measured, to be remembered."""
-        clients = np.flatnonzero(~np.isnan(self._kept[:, 0])).tolist()
-        return {client: tuple(self._kept[client].tolist()) for client in clients}
-
-    def restore(self, known: Mapping[int, tuple[float, ...]]) -> None:
-        """Go on with what was known."""
-        if any(client >= len(self) for client in known):
-            raise RunFolderError(
-                f"the checkpoint knows client {max(known)}, but there are only {len(self)}, from 0 on"
-            )
-        self._kept[:] = np.nan
-        for client, values in known.items():
-            self._kept[client] = values
-
-    def status(self, clients: Integers, round_number: int, attempt: int = 0) -> Cohort:
+    def status(
+        self, clients: Integers, round_number: int, attempt: int = 0, known: Known | None = None
+    ) -> Cohort:
         """What the server knows of these clients."""
-        if np.isnan(self._kept[:, 0]).all():
+        if not known:
             guess = self.guess.status(clients, round_number, attempt)
             return replace(guess, devices=(UNKNOWN,) * len(clients))
-        speed, besides, moved, variance, covariance = self._kept.T
+        speed, besides, moved, variance, covariance = self._table(known).T
         a_byte = np.clip(covariance / (variance + (_PRIOR * moved) ** 2), 0.0, besides / moved)
         with np.errstate(divide="ignore"):
             rate = 1.0 / _known(a_byte, clients)
@@ -155,8 +117,47 @@ class MeasuredFleet:
             upload=rate,
             download=rate,
             overhead=_known(besides - a_byte * moved, clients),
-            fastest=self.fastest,
+            fastest=_fastest(speed),
         )
+
+    def _table(self, known: Known) -> Floats:
+        """A row for every client: FLOP/s; seconds besides; bytes; their variance; their covariance."""
+        if max(known) >= len(self):
+            raise RunFolderError(
+                f"the checkpoint knows client {max(known)}, but there are only {len(self)}, from 0 on"
+            )
+        table = np.full((len(self), 5), np.nan)
+        table[list(known)] = list(known.values())
+        return table
+
+
+def learned(known: Known, measurements: Iterable[Measurement]) -> Known:
+    """What is known of clients after these measurements of them, in running means."""
+    after = dict(known)
+    for one in measurements:
+        after[one.client] = _mean(after.get(one.client), one)
+    return dict(sorted(after.items()))
+
+
+def _mean(known: tuple[float, ...] | None, one: Measurement) -> tuple[float, ...]:
+    speed = one.flops / max(one.training, _LEAST)
+    if known is None:
+        return float(speed), float(one.besides), float(one.moved), 0.0, 0.0
+    before = np.array(known)
+    more, longer = one.moved - before[2], one.besides - before[1]
+    means = before[:3] + _WEIGHT * (np.array([speed, one.besides, one.moved]) - before[:3])
+    spread = (1 - _WEIGHT) * (before[3:] + _WEIGHT * more * np.array([more, longer]))
+    return (*means.tolist(), *spread.tolist())
+
+
+def _fastest(speeds: Floats) -> float:
+    """FLOP/s of the fastest client that is known.
+
+    A client says itself how fast it is. Where there are others to compare it with, it counts for no more than
+    twice the next one: a single boast must not make all others narrow.
+    """
+    known = np.sort(speeds[~np.isnan(speeds)])
+    return float(known[-1] if len(known) < 3 else min(known[-1], 2 * known[-2]))
 
 
 def _known(measured: Floats, clients: Integers) -> Floats:

@@ -1,13 +1,22 @@
-"""What a round costs each client, and the assignments that say so. Shared by all schemes."""
+"""What a round costs each client, and the assignments that say so. Shared by all strategies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heroes.fleet.costs import Costs
-from heroes.messages import Assignment, Cohort, Floats, Integers, Plan, Selection
+from heroes.messages import Assignment, Cohort, Floats, Integers, Selection
 from heroes.planning.pacing import affordable_widths
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Per width, index p - 1: FLOPs of one local step, FLOPs of one probe gradient, bytes each way."""
+
+    step_flops: Floats
+    probe_flops: Floats
+    bytes_up: Integers
+    bytes_down: Integers
 
 
 @dataclass(frozen=True)
@@ -94,21 +103,3 @@ def assignments(
         )
         for client, device, selection, tau, straggler, step, probe, transfer, down, up in each
     )
-
-
-def same_tau_plan(
-    rounds_done: int,
-    cohort: Cohort,
-    load: Load,
-    learning_rate: float,
-    serve: Callable[[int], Selection],
-    tau: int,
-    rule: str = "fixed",
-) -> Plan:
-    """Everyone trains what its width is served, for the same number of steps; `rule` says where they came
-    from.
-    """
-    selections = [serve(width) for width in load.widths.tolist()]
-    taus = [tau] * len(cohort)
-    given = assignments(rounds_done + 1, cohort, load, learning_rate, selections, taus)
-    return Plan(given, {"tau_star": float(tau), "rule": rule})

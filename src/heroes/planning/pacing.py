@@ -103,7 +103,7 @@ def rounds_in_budget(drive: float, mu: float, nu: float, seconds: float) -> floa
     return max(1.0, root**2)
 
 
-def pace(
+def steps_aimed_at(
     estimates: Estimates | None,
     goal: Goal,
     limits: Limits,

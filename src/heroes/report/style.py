@@ -14,6 +14,7 @@ from zlib import crc32
 
 from heroes.errors import HeroesError, RunFolderError
 from heroes.report.runs import Group
+from heroes.strategies import registry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,13 +37,7 @@ MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[repo
 
 def look(strategy: str) -> tuple[str, str]:
     """Colour and marker of a strategy, the same in every figure; one that has none of its own gets a spare one."""
-    known = {
-        "heroes": ("#0072B2", "o"),
-        "fedavg": ("#D55E00", "s"),
-        "adp": ("#E69F00", "D"),
-        "heterofl": ("#009E73", "^"),
-        "flanc": ("#CC79A7", "v"),
-    }.get(strategy)
+    known = registry.look(strategy)
     if known is not None:
         return known
     number, place = divmod(crc32(strategy.encode()), len(SPARE))

@@ -118,11 +118,15 @@ def _packed(state: ServerState[Any]) -> bytes:
         "memory": None if state.memory is None else asdict(state.memory),
         "clients": list(state.residuals),  # their order is part of the state
         "measured": {str(client): known for client, known in state.measured.items()},
+        "sampler": state.sampler,
     }
     text = json.dumps(values)
     tensors = {f"model:{name}": tensor for name, tensor in state.tensors.items()}
     for client, residuals in state.residuals.items():
         tensors |= {f"residual:{client}:{name}": tensor for name, tensor in residuals.items()}
+    for kind, moments in state.moments.items():
+        tensors |= {f"moment:{kind}:{name}": tensor for name, tensor in moments.items()}
+    tensors |= {f"average:{name}": tensor for name, tensor in state.averaged.items()}
     plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
     return save(plain, metadata={"state": text, "digest": _digest(text, plain)})
 
@@ -130,15 +134,12 @@ def _packed(state: ServerState[Any]) -> bytes:
 def _state(
     values: Mapping[str, Any], tensors: Mapping[str, Tensor], begin: ServerState[Any]
 ) -> ServerState[Any]:
-    model = {
-        name.removeprefix("model:"): tensor for name, tensor in tensors.items() if name.startswith("model:")
-    }
-    kinds = [
-        {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in of.items()}
-        for of in (model, begin.tensors)
-    ]
-    if kinds[0] != kinds[1]:
-        raise ValueError("its tensors are not those of the configured model and scheme")
+    model = _called("model:", tensors)
+    if _kinds(model) != _kinds(begin.tensors):
+        raise ValueError("its tensors are not those of the configured model and strategy")
+    average = _called("average:", tensors)
+    if average and _kinds(average) != _kinds(begin.tensors):
+        raise ValueError("its moving average is not one of the configured model")
     if int(values["round"]) < 0:
         raise ValueError(f"its round is {values['round']!r}; it should be 0 or more")
     residuals: dict[int, dict[str, Tensor]] = {int(client): {} for client in values["clients"]}
@@ -158,7 +159,36 @@ def _state(
         bytes_down=int(values["bytes_down"]),
         residuals=residuals,
         measured=_MEASURED.validate_python(values.get("measured", {})),
+        sampler=values.get("sampler"),
+        moments=_moments(_called("moment:", tensors), begin),
+        averaged={name: average[name] for name in begin.tensors} if average else {},
     )
+
+
+def _moments(found: Mapping[str, Tensor], begin: ServerState[Any]) -> dict[str, dict[str, Tensor]]:
+    """The moments of the server optimiser, by kind and tensor, in the order of the model's tensors."""
+    for place, tensor in found.items():
+        kind, _, name = place.partition(":")
+        if name not in begin.tensors:
+            raise ValueError(f"it has a moment {kind!r} of {name!r}, a tensor that the model does not have")
+        shape = tuple(begin.tensors[name].shape)
+        if tensor.dtype != torch.float32 or tuple(tensor.shape) != shape:
+            what = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+            raise ValueError(f"its moment {kind!r} of {name!r} is {what} instead of float32 of shape {shape}")
+    kinds = sorted({place.partition(":")[0] for place in found})
+    return {
+        kind: {name: found[f"{kind}:{name}"] for name in begin.tensors if f"{kind}:{name}" in found}
+        for kind in kinds
+    }
+
+
+def _called(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    return {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

@@ -27,18 +27,25 @@ if sys.platform != "win32":
 
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
+PARTS = "parts"  # in environment.json: what is not built in, and where it came from
 FILES = ("config.toml", "records.jsonl", "model.safetensors", "environment.json")
 
 
 class RunFolder:
     """Opened at the start of a run; every round is written before the next begins.
 
-    `after` goes on with the run in the folder: its first so many rounds are kept, whatever came later is to
-    be done again.
+    `origins` says where parts of the run came from that are not built in. `after` goes on with the run in the
+    folder: its first so many rounds are kept, whatever came later is to be done again.
     """
 
     def __init__(
-        self, path: Path, config_toml: str, *, overwrite: bool = False, after: int | None = None
+        self,
+        path: Path,
+        config_toml: str,
+        origins: Mapping[str, Any] | None = None,
+        *,
+        overwrite: bool = False,
+        after: int | None = None,
     ) -> None:
         self.path = path
         if after is None:
@@ -52,9 +59,8 @@ class RunFolder:
             else:
                 _keep_rounds(path / "records.jsonl", after)
             (path / "config.toml").write_text(config_toml, encoding="utf-8")
-            (path / "environment.json").write_text(
-                json.dumps(environment(), indent=2) + "\n", encoding="utf-8"
-            )
+            text = json.dumps(environment() | ({PARTS: origins} if origins else {}), indent=2)
+            (path / "environment.json").write_text(f"{text}\n", encoding="utf-8")
             self._records = (path / "records.jsonl").open("a", encoding="utf-8")
         except OSError as error:
             raise _unwritable(path, error) from None
@@ -160,7 +166,21 @@ def refuse_taken(path: Path, overwrite: bool) -> None:
         raise RunFolderError(f"{str(path)!r} already holds a run; choose another folder or say --overwrite")
 
 
-def environment() -> dict[str, str | int | None]:
+def read_origins(folder: Path) -> dict[str, Any]:
+    """Where the parts of a run came from that are not built in; nothing where that cannot be read."""
+    try:
+        found = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    parts = found.get(PARTS) if isinstance(found, dict) else None
+    return (
+        {key: part for key, part in parts.items() if isinstance(part, dict)}
+        if isinstance(parts, dict)
+        else {}
+    )
+
+
+def environment() -> dict[str, Any]:
     """What the run ran on."""
     packages = ("heroes-fl", "torch", "numpy", "pydantic", "safetensors", "scikit-learn")
     return {

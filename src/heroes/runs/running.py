@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import math
-import os
-import signal
-import threading
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from torch import nn
 
 from heroes import rounds
-from heroes.assemble import assemble, at_clients, federated, stop_rule
-from heroes.client.training import Trainer
-from heroes.contracts import Elsewhere
-from heroes.data import Dataset, Examples, FederatedData, Progress
-from heroes.errors import ConfigError, DataError
+from heroes.assemble import NOTHING, Own, OwnData, assembled, entered, stop_rule
+from heroes.client.losses import Function
+from heroes.contracts import Sampler
+from heroes.data import Progress
+from heroes.errors import ConfigError
 from heroes.federation import Federation
-from heroes.messages import RoundRecord, ServerState, Tensors
+from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
 from heroes.report.summary import Summary
 from heroes.rounds import begin
 from heroes.runs.checkpoints import read_last
-from heroes.runs.folder import CHECKPOINTS, RunFolder, held, refuse_taken
+from heroes.runs.folder import CHECKPOINTS, RunFolder, held, read_origins, refuse_taken
+from heroes.runs.interrupts import finishing_first
 from heroes.settings.config import Config, parse, to_toml
-from heroes.slices.cuts import cut_out
-from heroes.transport.engines import mpi
-from heroes.transport.engines.faulty import behind
-from heroes.transport.engines.in_process import InProcessEngine
-from heroes.transport.engines.processes import cores
-from heroes.transport.workers.keeping import write_model
-from heroes.transport.workers.setup import Setup
-
-OwnData = FederatedData | Dataset | tuple[Examples, Examples]
+from heroes.strategies import registry
+from heroes.strategies.base import Strategy
+from heroes.transport.opening import Opener
 
 
 @dataclass(frozen=True)
@@ -72,7 +62,7 @@ class Run:
         if wanted not in strategy.widths:
             choices = ", ".join(map(str, strategy.widths))
             raise ConfigError(f"width is {width!r}: {self.config.strategy.name} serves the widths {choices}")
-        tensors = cut_out(self.state.tensors, strategy.cut(strategy.serve(wanted)))
+        tensors = self.federation.model(self.state, wanted)
         local = self.federation.family.dense(wanted)
         local.load(self.federation.family.plain_weights(tensors))
         return local.module.eval()
@@ -83,33 +73,49 @@ def run(
     *,
     model: Build | None = None,
     data: OwnData | None = None,
+    strategy: Strategy | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    sampler: Sampler | None = None,
+    engine: Opener | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Train a federation.
+    """Train a federation. Under MPI only rank 0 returns; the others end with `heroes.transport.engines.mpi.Served`.
 
-    `model` is your own `build(width) -> nn.Module`; `data` your own (train, test) examples or `Dataset`,
-    shared out as the configuration says, or `FederatedData` with shares of your own. With `out`, everything
-    is written there as it happens. `on_round` hears of every round, `on_progress` of data being prepared:
-    what, how much, of how much. Under MPI only rank 0 returns: the others serve it, and end the process when
-    it is done (`heroes.transport.engines.mpi.Served`, a `SystemExit`).
+    Args:
+        config: the settings, for example `heroes.recipes.digits()`.
+        model: your own `build(width) -> nn.Module`.
+        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or `FederatedData`.
+        strategy: your own, an object of a class made from `heroes.strategies.base.Strategy`.
+        loss: your own function of (outputs, targets) for the mean over a batch.
+        metrics: your own by name, the main one first: functions that give one number for the outputs and targets
+            of the whole test set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
+        sampler: who chooses the clients of a round, an object like `heroes.contracts.Sampler`.
+        engine: opens an engine of your own (`heroes.transport.opening.Opener`).
+        out: a folder in which everything is written as it happens; `overwrite` replaces a run that it holds.
+        on_round: hears of every round.
+        on_progress: hears of data being prepared: what, how much, of how much.
     """
     if not isinstance(config, Config):
         raise ConfigError(
             f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
         )
-    with _led(config, model, data):
+    own = Own(model, data, strategy, loss, metrics, sampler)
+    with entered(config, own, engine) as opener:
         if out is not None:
             refuse_taken(Path(out), overwrite)  # before anything that takes long
-        config = _named_honestly(config, model, data)
-        federation = assemble(config, model, _shared(config, data), on_progress)
+        config = own.named(config)
         with (
-            closing(federation.engine),
+            assembled(config, opener, own, on_progress) as federation,
             nullcontext() if out is None else held(Path(out)),
         ):  # the engine may take long to close
-            folder = None if out is None else RunFolder(Path(out), to_toml(config), overwrite=overwrite)
+            origins = own.origins(config)
+            folder = (
+                None if out is None else RunFolder(Path(out), to_toml(config), origins, overwrite=overwrite)
+            )
             return _train(federation, config, folder, on_round)
 
 
@@ -118,6 +124,7 @@ MAY_CHANGE = (
     "federation.time_budget",
     "federation.traffic_budget",
     "federation.target_accuracy",
+    "federation.target",
     "federation.target_loss",
     "server.attempts",
     "engine.",
@@ -125,6 +132,7 @@ MAY_CHANGE = (
     "checkpoint.",
 )
 """What may be different when a run goes on: when it ends, who carries it and how it is watched."""
+MAY_NOT = ("engine.clock", "evaluation.average")
 
 
 def resume(
@@ -133,47 +141,69 @@ def resume(
     *,
     model: Build | None = None,
     data: OwnData | None = None,
+    strategy: Strategy | None = None,
+    loss: Function | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    sampler: Sampler | None = None,
+    engine: Opener | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
     `changes` are keys with new values, such as a higher `federation.rounds` for a run that is finished. A
-    change of what the rounds before depended on is refused. A run with a model or data of your own needs them
-    again.
+    change of what the rounds before depended on is refused. A run with parts of your own needs them again, with the
+    same names and meanings as in `run`; the engine may be another.
     """
     path = Path(folder)
-    config = extended(path, changes or {})
-    for key, name, part in (("model", config.model.name, model), ("data", config.data.name, data)):
-        if (name == "own") != (part is not None):
-            does = "was run with your own" if name == "own" else "was not run with your own"
-            raise ConfigError(
-                f"{str(path)!r} {does} {key}: heroes.resume(folder, {key}=...) must be called accordingly"
-            )
-    with _led(config, model, data), held(path):
+    own = Own(model, data, strategy, loss, metrics, sampler)
+    config = extended(path, changes or {}, own)
+    own.check_again(config, path)
+    with entered(config, own, engine) as opener, held(path):
         done = read_records(path).rows
-        federation = assemble(config, model, _shared(config, data), on_progress)
-        with closing(federation.engine):
+        with assembled(config, opener, own, on_progress) as federation:
             state = read_last(path / CHECKPOINTS, begin(federation))
             stop = stop_rule(config)
             if done and state.round == len(done) and (reason := stop.reason(done[-1])):
                 raise ConfigError(
-                    f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
+                    f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it "
+                    "go on"
                 )
-            kept = RunFolder(path, to_toml(config), after=state.round)
+            kept = RunFolder(path, to_toml(config), own.origins(config), after=state.round)
             return _train(federation, config, kept, on_round, state)
 
 
-def extended(folder: Path, changes: Mapping[str, Any]) -> Config:
+def extended(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Config:
     """The configuration of the run in a folder with some keys changed, if they may be."""
-    before = parse(read_config(folder))
+    before = _configured(folder, own)
     after = before.changed(changes)
     for key in before.differs(after):
-        if not key.startswith(MAY_CHANGE) or key == "engine.clock":
+        if not key.startswith(MAY_CHANGE) or key in MAY_NOT:
             raise ConfigError(
                 f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run"
             )
     return after
+
+
+def _configured(folder: Path, own: Own) -> Config:
+    """The configuration in a run folder; where its strategy is not at hand, an error that says whose it was."""
+    tree = read_config(folder)
+    section = tree.get("strategy")
+    name = section.get("name") if isinstance(section, Mapping) else None
+    given = None if own.strategy is None else own.strategy.name
+    if isinstance(name, str) and name not in registry.names() and name != given:
+        raise ConfigError(f"the run in {str(folder)!r} used the strategy {name!r}, {_missing(folder)}")
+    return parse(tree, own.strategy_class)
+
+
+def _missing(folder: Path) -> str:
+    """Where a run's strategy came from, and how to have it again."""
+    was = read_origins(folder).get("strategy", {})
+    if was.get("package"):
+        return f"which the package {was['package']!r} brought: install it, then resume"
+    return (
+        f"which came from the module {was.get('module')!r}: call heroes.resume(folder, strategy=...) with it"
+    )
 
 
 def _train(
@@ -193,7 +223,6 @@ def _train(
         every_width=evaluation.every_width,
         after=state,
     )
-    kept = _kept(config, federation)
     try:
         for step in steps:
             with finishing_first():
@@ -209,151 +238,8 @@ def _train(
     finally:
         if folder is not None:
             if state is not None:
-                folder.write_model(state.tensors)  # also when interrupted: nothing earned is lost
+                folder.write_model(federation.served(state))  # also when interrupted: nothing earned is lost
             folder.close()
     assert state is not None
-    _hand_out(federation, state, *kept)
+    federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)
     return Run(config, state, federation, folder.path if folder else None, tuple(records))
-
-
-def serve(model: Build | None = None, data: OwnData | None = None) -> NoReturn:
-    """What ranks other than 0 do under MPI: everything that rank 0 says. It ends with
-    `heroes.transport.engines.mpi.Served`.
-    """
-
-    def service(text: str) -> mpi.Service:
-        config = parse(tomllib.loads(text))
-        federation = assemble(config.changed({"engine.name": "in_process"}), model, _shared(config, data))
-        engine = behind(federation.engine)
-        assert isinstance(engine, InProcessEngine)
-        return mpi.Service(_setup(engine.trainer, engine.data, config), *_kept(config, federation))
-
-    mpi.serve(service)
-
-
-def prepare(text: str, client: int) -> tuple[Trainer, FederatedData]:
-    """What a client somewhere else trains with, from the server's configuration as text."""
-    return _prepared(text)
-
-
-@lru_cache(maxsize=2)
-def _prepared(text: str) -> tuple[Trainer, FederatedData]:
-    """Kept from one message to the next, for whichever clients this process has."""
-    return at_clients(parse(tomllib.loads(text)))
-
-
-def _setup(trainer: Trainer, data: FederatedData, config: Config) -> Setup:
-    return Setup(trainer.family, trainer.settings, trainer.device, data, config.evaluation.batch_size)
-
-
-@contextmanager
-def _led(config: Config, model: Build | None, data: OwnData | None) -> Iterator[None]:
-    """Under MPI rank 0 goes on, and the others are told to stop when it ends, however it ends. They never
-    come out of here.
-
-    With Flower there is its simulation inside, unless a grid is in use already.
-    """
-    if config.engine.name == "mpi":
-        if mpi.rank() > 0:
-            serve(model, data)
-        with mpi.leading():
-            yield
-    elif config.engine.name == "flower":
-        from heroes.transport.engines import flower  # loaded here, where it is needed
-
-        if not flower.linked() and (model is not None or data is not None):
-            raise ConfigError(
-                "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may have them "
-                "(heroes flower init DIR --own), and so has engine.name = 'processes'"
-            )
-        with (
-            nullcontext()
-            if flower.linked()
-            else flower.simulated(config.federation.clients, prepare, _workers(config))
-        ):
-            yield
-    else:
-        yield
-
-
-def _workers(config: Config) -> int:
-    """How many processes the simulation may have: no more than there are clients in a round."""
-    return min(
-        config.engine.workers or cores(), math.ceil(config.federation.cohort * config.server.oversample)
-    )
-
-
-def _kept(config: Config, federation: Federation) -> tuple[int, Path | None]:
-    """At which width this rank keeps the final model, and where; nowhere at 0."""
-    path, width = config.engine.model_out, config.engine.model_width
-    if config.engine.name != "mpi" or path is None:
-        return 0, None
-    widths = federation.strategy.widths
-    named = "engine.model_width" if width else "HEROES_WIDTH"
-    wanted = str(width or os.environ.get("HEROES_WIDTH", widths[-1]))
-    if wanted not in map(str, widths):
-        choices = ", ".join(map(str, widths))
-        raise ConfigError(f"{named} is {wanted!r}: {config.strategy.name} serves the widths {choices}")
-    return int(wanted), Path(path.replace("{rank}", str(mpi.rank())))
-
-
-def _hand_out(federation: Federation, state: ServerState[Any], width: int, path: Path | None) -> None:
-    """Every rank of MPI and every node of Flower gets the model that it would use, if there is a place for
-    it.
-    """
-    strategy, engine = federation.strategy, behind(federation.engine)
-
-    def tensors(width: int) -> Tensors:
-        return cut_out(state.tensors, strategy.cut(strategy.serve(width)))
-
-    if isinstance(engine, mpi.MpiEngine) and path is not None:
-        engine.ranks.hand_out(tensors)
-        write_model(federation.family, width, tensors(width), path)
-    elif isinstance(engine, Elsewhere):
-        engine.hand_out(tensors, strategy.widths)
-
-
-@contextmanager
-def finishing_first() -> Iterator[None]:
-    """What is begun inside is finished before Ctrl-C is heard; a second Ctrl-C is heard at once."""
-    pressed: list[int] = []
-
-    def hear(number: int, frame: object) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(number)
-
-    main = threading.current_thread() is threading.main_thread()
-    polite = [
-        s
-        for s in (signal.SIGINT, signal.SIGTERM)
-        if main and signal.getsignal(s) is signal.default_int_handler
-    ]
-    for number in polite:
-        signal.signal(number, hear)
-    try:
-        yield
-    finally:
-        for number in polite:
-            signal.signal(number, signal.default_int_handler)
-    if pressed:
-        raise KeyboardInterrupt
-
-
-def _shared(config: Config, data: object) -> FederatedData | None:
-    """The user's data, shared out if it is not yet."""
-    if data is None or isinstance(data, FederatedData):
-        return data
-    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Examples) for part in data):
-        data = Dataset(*data)
-    if not isinstance(data, Dataset):
-        raise DataError(
-            f"data is a {type(data).__name__}; give (train, test) as heroes.Examples, or heroes.FederatedData"
-        )
-    return federated(config, data)
-
-
-def _named_honestly(config: Config, model: Build | None, data: object) -> Config:
-    """A run with the user's own parts says so, since its configuration alone cannot repeat it."""
-    own = {key: "own" for key, part in (("model.name", model), ("data.name", data)) if part is not None}
-    return config.changed(own) if own else config

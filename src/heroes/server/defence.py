@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from heroes.messages import Assignment, Tensors, Update
-from heroes.slices.cuts import Cut, Overlay, Part, cut_out, holders, overlay_mean
+from heroes.slices.cuts import Cut, Overlay, Part, cut_out
+from heroes.slices.overlays import holders, overlay_mean
 
 Answer = tuple[Assignment, Update]
 _ENOUGH = 3  # holders of a value, below which its median says nothing about one of them

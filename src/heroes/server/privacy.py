@@ -19,7 +19,8 @@ from torch import Tensor
 from heroes import seeds
 from heroes.errors import ConfigError
 from heroes.messages import Tensors
-from heroes.slices.cuts import Cut, holders
+from heroes.slices.cuts import Cut
+from heroes.slices.overlays import holders
 
 _ORDERS = (*range(2, 17), 20, 24, 28, 32, 40, 48, 64, 96, 128, 256, 512)  # of the Renyi divergence
 

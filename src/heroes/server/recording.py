@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from heroes.contracts import Timing
+from heroes.fleet.wall import learned
 from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState
 from heroes.server.pairing import Pairing
 
@@ -47,12 +48,13 @@ class Attempt(Generic[M]):
         )
 
     def charged(self, state: ServerState[M]) -> ServerState[M]:
-        """The state with the attempt's time and traffic spent."""
+        """The state with the attempt's time and traffic spent, and with what it measured of clients."""
         return replace(
             state,
             seconds=state.seconds + self.timing.duration,
             bytes_up=state.bytes_up + self.bytes_up,
             bytes_down=state.bytes_down + self.bytes_down,
+            measured=learned(state.measured, self.timing.measured),
         )
 
 

@@ -13,33 +13,32 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SerializeAsAny, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from heroes.errors import ConfigError, did_you_mean
+from heroes.fields import Section
 from heroes.settings import toml_text
+from heroes.settings.mistakes import sentences
 from heroes.settings.sections import (
-    SCHEMES,
-    AdpConfig,
     CheckpointConfig,
     DataConfig,
     EngineConfig,
     EvaluationConfig,
     ExchangeConfig,
     FaultsConfig,
-    FedAvgConfig,
     FederationConfig,
-    FlancConfig,
     FleetConfig,
-    HeroesConfig,
-    HeteroFLConfig,
     ModelConfig,
+    ObjectiveConfig,
+    OptimiserConfig,
     PrivacyConfig,
     RobustConfig,
-    Section,
     ServerConfig,
     TrainingConfig,
 )
+from heroes.strategies import registry
+from heroes.strategies.base import Strategy
 
 
 class Config(Section):
@@ -52,14 +51,14 @@ class Config(Section):
     federation: FederationConfig = FederationConfig()
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig()
-    strategy: Annotated[
-        HeroesConfig | FedAvgConfig | AdpConfig | HeteroFLConfig | FlancConfig, Field(discriminator="name")
-    ] = HeroesConfig()
+    strategy: SerializeAsAny[Strategy] = Field(default_factory=lambda: registry.find(registry.DEFAULT)())
     exchange: ExchangeConfig = ExchangeConfig()
     fleet: FleetConfig = FleetConfig()
     faults: FaultsConfig = FaultsConfig()
     server: ServerConfig = ServerConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
     robust: RobustConfig = RobustConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -75,7 +74,8 @@ class Config(Section):
     def changed(self, settings: Mapping[str, Any]) -> Config:
         """The same with some keys changed: `config.changed({"training.momentum": 0.5})`."""
         name = settings.get("strategy.name", self.strategy.name)
-        tree = self.with_strategy(name if isinstance(name, str) else repr(name)).model_dump(mode="python")
+        chosen = self.with_strategy(name if isinstance(name, str) else repr(name))
+        tree = chosen.model_dump(mode="python")
         for dotted, value in settings.items():
             *sections, key = dotted.split(".")
             branch = tree
@@ -84,13 +84,18 @@ class Config(Section):
                 if not isinstance(branch, dict):
                     raise ConfigError(f"unknown key {dotted!r}: {section!r} is not a section")
             branch[key] = value
-        return parse(tree)
+        return parse(tree, type(chosen.strategy))
 
-    def with_strategy(self, name: str) -> Config:
-        """The same with another scheme at its defaults; the present scheme keeps its settings."""
-        if name not in SCHEMES:
-            raise ConfigError(f"strategy.name is {name!r}: {did_you_mean(name, SCHEMES)}")
-        return self if name == self.strategy.name else self.model_copy(update={"strategy": SCHEMES[name]()})
+    def with_strategy(self, strategy: str | Strategy) -> Config:
+        """The same with another strategy, given as an object or by name, then at its defaults.
+
+        A strategy of the same name as the present one keeps the present settings.
+        """
+        if isinstance(strategy, str):
+            if strategy == self.strategy.name:
+                return self
+            strategy = registry.find(strategy)()
+        return self.model_copy(update={"strategy": registry.own(strategy)})
 
     def differs(self, other: Config) -> Iterator[str]:
         """The keys that have another value in the other configuration."""
@@ -100,7 +105,7 @@ class Config(Section):
 
 def _disagreements(config: Config) -> Iterator[str]:
     """What keys of different sections say against each other."""
-    faults, server, private, scheme = config.faults, config.server, config.privacy.noise > 0, config.strategy
+    faults, server, private = config.faults, config.server, config.privacy.noise > 0
     noise = f"privacy.noise is {config.privacy.noise}: noise"
     size = config.federation.cohort
     if config.engine.clock == "wall" and config.engine.name != "flower":
@@ -117,12 +122,8 @@ def _disagreements(config: Config) -> Iterator[str]:
         yield "faults.silent is true: a round without a deadline would never end; set server.deadline or server.deadline_factor"
     if private and (config.robust.guard or config.robust.combine != "mean" or config.robust.clip is not None):
         yield f"{noise} needs every client's part bounded on its own; use robust.guard = false, combine = 'mean', clip = 'none'"
-    if private and isinstance(scheme, AdpConfig):
-        yield f"{noise} cannot protect what ADP sends beside the model (gradients, estimates); use another scheme"
-    if private and isinstance(scheme, HeroesConfig) and scheme.adaptive_tau and scheme.pace != "constant":
-        yield f"{noise} cannot protect the estimates behind strategy.pace; use strategy.pace = 'constant'"
-    if private and isinstance(scheme, HeteroFLConfig) and scheme.label_split:
-        yield f"{noise} cannot protect the classes that strategy.label_split tells the server; use label_split = false"
+    if private and (told := config.strategy.reveals()) is not None:
+        yield f"{noise} cannot protect {told}"
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -133,16 +134,39 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield prefix + key, value
 
 
-def parse(tree: Mapping[str, Any]) -> Config:
-    """A configuration from nested plain values."""
+def parse(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Config:
+    """A configuration from nested plain values; `strategy` is a class that is not among those found by name."""
+    kind = _strategy(tree, strategy)
+    details: list[ErrorDetails] = []
+    whole = dict(tree)
+    if isinstance(section := tree.get("strategy"), Mapping):
+        try:
+            whole["strategy"] = kind.model_validate(section)
+        except ValidationError as error:
+            del whole["strategy"]
+            details += [{**detail, "loc": ("strategy", *detail["loc"])} for detail in error.errors()]
     try:
-        config = Config.model_validate(tree)
+        config = Config.model_validate(whole)
     except ValidationError as error:
-        raise ConfigError("; ".join(_sentences(error.errors(), tree))) from None
+        details = error.errors() + details
+    if details:
+        known = [key for key, *_ in keys(kind)]
+        raise ConfigError("; ".join(sentences(details, tree, known, tuple(Config.model_fields))))
     for key, value in _flat(config.model_dump(mode="python")):
         if any(not _writable(text) for text in (value if isinstance(value, tuple) else (value,))):
             raise ConfigError(f"{key} is {value!r}: it should be text that can be written as UTF-8")
     return config
+
+
+def _strategy(tree: Mapping[str, Any], own: type[Strategy] | None) -> type[Strategy]:
+    """The class of the strategy that a tree names; the default where it names none."""
+    section = tree.get("strategy")
+    name = section.get("name", "missing") if isinstance(section, Mapping) else registry.DEFAULT
+    if own is not None and name == own.model_fields["name"].default:
+        return own
+    if not isinstance(name, str):
+        raise ConfigError(f"strategy.name is {name!r}: {did_you_mean(repr(name), registry.names())}")
+    return registry.find(name)
 
 
 def _writable(value: Any) -> bool:
@@ -153,7 +177,7 @@ def _writable(value: Any) -> bool:
 
 
 def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str | None = None) -> Config:
-    """A configuration from a TOML file; what it leaves out comes from its task's recipe for its scheme, or
+    """A configuration from a TOML file; what it leaves out comes from its task's recipe for its strategy, or
     for another.
     """
     try:
@@ -165,12 +189,12 @@ def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str 
     own = tree.get("strategy")
     named = own.get("name") if isinstance(own, dict) else None
     if strategy is not None and named not in (None, strategy):
-        del tree["strategy"]  # the file's settings are for another scheme
-    chosen = strategy or _scheme(named)
+        del tree["strategy"]  # the file's settings are for another strategy
+    chosen = strategy or (named if isinstance(named, str) and named in registry.names() else None)
     try:
         base = recipe(str(tree.get("task", "digits")), chosen)
     except ConfigError:  # a task of the user's own
-        base = Config().with_strategy(chosen or "heroes")
+        base = Config().with_strategy(chosen or registry.DEFAULT)
     return parse(_merged(base.model_dump(mode="python"), tree))
 
 
@@ -203,9 +227,11 @@ def to_toml(config: Config) -> str:
     return "\n".join(lines) + "\n"
 
 
-def keys(strategy: str = "heroes") -> Iterator[tuple[str, Any, str]]:
-    """Every key with its default and what it means, as they are for this scheme."""
-    defaults = Config().with_strategy(strategy)
+def keys(strategy: type[Strategy] | None = None) -> Iterator[tuple[str, Any, str]]:
+    """Every key with its default and what it means, as they are for this strategy."""
+    defaults = Config()
+    if strategy is not None:
+        defaults = defaults.model_copy(update={"strategy": strategy()})
     for name, field in Config.model_fields.items():
         default = getattr(defaults, name)
         if isinstance(default, Section):
@@ -250,90 +276,3 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         inner = merged.get(key)
         merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
     return merged
-
-
-def _sentences(details: list[ErrorDetails], tree: Mapping[str, Any]) -> list[str]:
-    """For every wrong key what was wrong, with the value, and what would be right."""
-    wanted: dict[str, list[str]] = {}
-    for detail in details:
-        section, *inner = [*map(str, detail["loc"])] or [""]  # nowhere: a key that is no proper text
-        if (
-            section == "strategy" and inner and _scheme(inner[0])
-        ):  # which scheme, where pydantic tells them apart
-            del inner[0]
-        name = "strategy.name" if detail["type"].startswith("union_tag") else ".".join([section, *inner[:1]])
-        wanted.setdefault(name, []).append(_wanted(detail, name, tree))
-    first = "it should be "
-    return [
-        _said(name, tree)
-        + ", or ".join([phrases[0], *(phrase.removeprefix(first) for phrase in phrases[1:])])
-        for name, phrases in wanted.items()
-    ]
-
-
-def _said(name: str, tree: Mapping[str, Any]) -> str:
-    """The beginning of the sentence: the key, and its value where it has one. Keys that disagree say so
-    themselves.
-    """
-    if not name:
-        return ""
-    section, _, key = name.partition(".")
-    known = _known(tree)
-    if name not in known and name in Config.model_fields and isinstance(tree.get(name), Mapping):
-        return f"{name}: "
-    quoted = "." in name and name in tree  # a key with a dot in it is no key in a section
-    if quoted or section not in tree or (name not in known and name not in Config.model_fields):
-        return f"unknown key {name!r}: "
-    inside = tree[section]
-    value = (
-        (inside.get(key, "missing") if isinstance(inside, Mapping) else getattr(inside, key))
-        if key
-        else inside
-    )
-    return f"{name} is {list(value) if isinstance(value, tuple) else value!r}: "
-
-
-def _known(tree: Mapping[str, Any]) -> list[str]:
-    """The keys there are with the scheme that the tree names."""
-    section = tree.get("strategy")
-    name = section.get("name") if isinstance(section, Mapping) else None
-    return [key for key, *_ in keys(_scheme(name) or "heroes")]
-
-
-def _scheme(name: Any) -> str | None:
-    """The name, if it is that of a scheme; it may be anything."""
-    return name if isinstance(name, str) and name in SCHEMES else None
-
-
-def _wanted(detail: ErrorDetails, name: str, tree: Mapping[str, Any]) -> str:
-    kind = detail["type"]
-    if kind.startswith("union_tag"):
-        section = tree["strategy"]
-        given = section.get("name", "") if isinstance(section, Mapping) else ""
-        return did_you_mean(str(given), SCHEMES)
-    if kind == "extra_forbidden":
-        section, _, key = name.partition(".")
-        inside = [
-            known.removeprefix(f"{section}.") for known in _known(tree) if known.startswith(f"{section}.")
-        ]
-        return did_you_mean(key, inside) if key else did_you_mean(section, Config.model_fields)
-    if kind == "value_error":
-        return str(detail["ctx"]["error"])
-    if kind == "literal_error":
-        choices = detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-        if all(choice.isdigit() for choice in choices):
-            return f"it should be one of {', '.join(choices)}"
-        return (
-            did_you_mean(str(detail["input"]), choices)
-            if len(choices) > 1
-            else f"it should be {choices[0]!r}"
-        )
-    if kind in ("missing", "too_long", "tuple_type"):
-        return (
-            "it should be a list of names"
-            if name == "data.classes"
-            else "it should be two numbers, [low, high]"
-        )
-    if kind in ("model_type", "dict_type", "model_attributes_type"):
-        return f"it should be a section, [{name}] with keys of its own"
-    return detail["msg"].replace("Input should be", "it should be", 1)

@@ -4,32 +4,11 @@ defaults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Whole = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Range = tuple[Positive, Positive]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none_is_a_word(cls, tree: Any) -> Any:
-        """TOML has no null: the word "none" unsets a key that may be unset. TOML's lists are our pairs."""
-        if not isinstance(tree, Mapping):
-            return tree
-        optional = {
-            name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)
-        }
-        plain = {key: None if value == "none" and key in optional else value for key, value in tree.items()}
-        return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+from heroes.fields import NotNegative, Positive, Range, Section, Share, Whole
 
 
 class FederationConfig(Section):
@@ -47,8 +26,20 @@ class FederationConfig(Section):
     """stop after this many megabytes, both ways"""
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
     """stop when the complete model reaches this test accuracy (0 to 1)"""
+    target: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """stop when the complete model's main metric reaches this: at least, or at most where lower is better"""
     target_loss: Positive | None = None
     """stop when the clients' mean training loss falls to this"""
+    sampler: str = "uniform"
+    """who takes part in a round"""
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if self.target is not None and self.target_accuracy is not None:
+            raise ValueError(
+                f"target is {self.target:g} and target_accuracy is {self.target_accuracy:g}; set one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _cohort_fits(self) -> Self:
@@ -118,6 +109,8 @@ class TrainingConfig(Section):
 
     batch_size: Whole = 16
     """examples in a mini-batch"""
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    """how clients move their parameters; the clock charges the FLOPs of the gradient, the same for both"""
     learning_rate: Positive = 0.1
     """step size of the first round"""
     learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -125,15 +118,19 @@ class TrainingConfig(Section):
     learning_rate_floor: NotNegative = 0.0
     """the step size never falls below this"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """of SGD; starts from zero in every round"""
+    """of sgd, and beta1 of adamw; starts from zero in every round"""
     weight_decay: NotNegative = 0.0
-    """L2 penalty of SGD"""
+    """L2 penalty of sgd; decay of adamw beside the gradient"""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """adamw: how slowly the mean of squared gradients forgets; it starts from zero in every round"""
+    epsilon: Positive = 1e-8
+    """adamw: added to the root of that mean"""
     clip: Positive | None = 2.0
     """largest norm of a gradient; "none" for no limit"""
     regulariser: NotNegative = 0.0
     """weight of the orthogonality penalty on every basis"""
     train_in: Literal["factors", "weights"] = "factors"
-    """what SGD moves: basis and coefficient, or the composed weights, decomposed afterwards"""
+    """what the optimiser moves: basis and coefficient, or the composed weights, decomposed afterwards"""
     probes: Annotated[int, Field(ge=0, le=64)] = 2
     """batches on which clients estimate L, sigma^2 and G^2, twice a round; 0 for no estimates, else at least
     2
@@ -152,123 +149,56 @@ class TrainingConfig(Section):
         return self
 
 
-class HeroesConfig(Section):
-    """The scheme: Heroes and its ablations."""
-
-    name: Literal["heroes"] = "heroes"
-    """the scheme"""
-    blocks: Literal["grid", "free", "nested"] = "grid"
-    """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the
-    leading ones
-    """
-    adaptive_tau: bool = True
-    """whether clients get as many steps as let all finish together; if not, all do tau_first"""
-    pace: Literal["calibrated", "bound", "constant"] = "calibrated"
-    """the step count aimed at: the bound's formula scaled so that it starts at tau_first; the literal
-    formula; or tau_first
-    """
-    deadline: Literal["mean", "fastest"] = "mean"
-    """the length of a round: the average client does tau* steps, or the fastest client sets it"""
-    tau_first: Whole = 10
-    """local steps of everyone in the first round"""
-    tau_min: Whole = 2
-    """fewest local steps"""
-    tau_max: Whole = 50
-    """most local steps"""
-    rho: NotNegative | Literal["auto"] = "auto"
-    """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
-    step_limit: Positive | Literal["auto"] = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
-    device
-    """
-    threshold: Positive | None = None
-    """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
-
-    @model_validator(mode="after")
-    def _tau_in_order(self) -> Self:
-        if not self.tau_min <= self.tau_first <= self.tau_max:
-            raise ValueError(
-                f"tau_min, tau_first, tau_max are {self.tau_min}, {self.tau_first}, {self.tau_max}; "
-                "they must not decrease in this order"
-            )
-        return self
-
-
-class FedAvgConfig(Section):
-    """The scheme: federated averaging of the dense model."""
-
-    name: Literal["fedavg"] = "fedavg"
-    """the scheme"""
-    tau: Whole = 10
-    """local steps of everyone in every round"""
-
-
-class AdpConfig(Section):
-    """The scheme: the dense model with one tau for all, adapted to the time budget."""
-
-    name: Literal["adp"] = "adp"
-    """the scheme"""
-    tau_first: Whole = 1
-    """local steps of everyone in the first round"""
-    tau_max: Whole = 100
-    """most local steps"""
-    phi: Positive = 5e-5
-    """the control parameter of the search: smaller values count drift between clients for more"""
-
-    @model_validator(mode="after")
-    def _tau_in_order(self) -> Self:
-        if self.tau_first > self.tau_max:
-            raise ValueError(
-                f"tau_first is {self.tau_first} but tau_max is {self.tau_max}; tau_first must not be larger"
-            )
-        return self
-
-
-class HeteroFLConfig(Section):
-    """The scheme: the leading channels of the dense model, as many as a device affords."""
-
-    name: Literal["heterofl"] = "heterofl"
-    """the scheme"""
-    tau: Whole = 10
-    """local steps of everyone in every round"""
-    step_limit: Positive | Literal["auto"] = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
-    device
-    """
-    scaler: bool = False
-    """divide hidden activations by the width's share of the full width, in training"""
-    mask_absent_labels: bool = False
-    """set the scores of classes that a client does not hold to zero, in training"""
-    label_split: bool = False
-    """average a row of the classifier only over clients that hold its class"""
-
-
-class FlancConfig(Section):
-    """The scheme: a shared basis, and a separate coefficient for every width."""
-
-    name: Literal["flanc"] = "flanc"
-    """the scheme"""
-    tau: Whole = 10
-    """local steps of everyone in every round"""
-    step_limit: Positive | Literal["auto"] = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest
-    device
-    """
-    regulariser: NotNegative = 0.1
-    """weight of the orthogonality penalty on every basis"""
-
-
-SCHEMES: dict[str, type[HeroesConfig | FedAvgConfig | AdpConfig | HeteroFLConfig | FlancConfig]] = {
-    "heroes": HeroesConfig,
-    "fedavg": FedAvgConfig,
-    "adp": AdpConfig,
-    "heterofl": HeteroFLConfig,
-    "flanc": FlancConfig,
+_SUITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "cross_entropy": (("accuracy",), ("f1", "perplexity", "loss")),
+    "binary_cross_entropy": (("accuracy",), ("f1", "loss")),
+    "mean_squared_error": (("rmse", "mae"), ("loss",)),
+    "next_token": (("accuracy", "perplexity"), ("f1", "loss")),
+    "own": (("loss",), ("accuracy", "f1", "rmse", "mae")),
 }
+BUILT_IN_METRICS = frozenset(name for usual, others in _SUITS.values() for name in usual + others)
+
+
+class ObjectiveConfig(Section):
+    """What clients minimise, and what is measured of the model."""
+
+    name: Literal["cross_entropy", "binary_cross_entropy", "mean_squared_error", "next_token", "own"] = (
+        "cross_entropy"
+    )
+    """the loss; own is one given by heroes.run(..., loss=...)"""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """cross_entropy, next_token: how much of a target is spread over all classes, in training only"""
+    metrics: tuple[str, ...] = ()
+    """what is measured over the whole test set, the main one first, from accuracy, f1, rmse, mae, perplexity,
+    loss and own ones; an empty list is what suits the loss
+    """
+    proximal: NotNegative = 0.0
+    """mu of FedProx: mu / 2 times the squared distance from the received tensors is added to the loss; 0 is
+    nothing
+    """
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The metrics by name, the main one first."""
+        return tuple(dict.fromkeys(self.metrics)) or _SUITS[self.name][0]
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        usual, others = _SUITS[self.name]
+        if self.label_smoothing > 0 and self.name not in ("cross_entropy", "next_token"):
+            raise ValueError(
+                f"label_smoothing is {self.label_smoothing:g} but name is {self.name!r}, which has no labels to "
+                "smooth; use 0"
+            )
+        for metric in self.metrics:
+            if metric in BUILT_IN_METRICS and metric not in usual + others:
+                fitting = ", ".join(usual + others)
+                raise ValueError(f"metrics has {metric!r}, which does not fit {self.name!r}; use {fitting}")
+        return self
 
 
 class ExchangeConfig(Section):
-    """How tensors travel, for any scheme."""
+    """How tensors travel, for any strategy."""
 
     up_bits: Literal[32, 16, 8, 4, 2] = 32
     """bits of a value on its way up; below 32 differences travel, rounded at random so that the mean is right
@@ -368,6 +298,23 @@ class ServerConfig(Section):
     """ask so many times the cohort and take the updates that are in first"""
 
 
+class OptimiserConfig(Section):
+    """What the server makes of a round's mean change, value by value, where somebody trained."""
+
+    name: Literal["none", "momentum", "adam", "yogi"] = "none"
+    """none adds the change to the model; momentum: m = momentum * m + change, and the model moves by rate * m;
+    adam and yogi: it moves by rate * m / (sqrt(v) + epsilon), corrected for the first rounds
+    """
+    rate: Positive | Literal["auto"] = "auto"
+    """how far the server steps; auto is 1 for momentum, 0.01 for adam and yogi"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """how much of m stays from round to round (beta1); with 0.9, momentum's steps grow to ten changes"""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    """adam, yogi: how much of v, the mean squared change, stays from round to round"""
+    epsilon: Positive = 1e-3
+    """adam, yogi: what is added to sqrt(v); larger values adapt less"""
+
+
 class RobustConfig(Section):
     """How the server defends the model against updates that are well-formed and wrong."""
 
@@ -405,6 +352,10 @@ class EvaluationConfig(Section):
     """examples at a time"""
     every_width: bool = True
     """at the end, also test every narrower width"""
+    average: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """test and hand out a moving average of the global model: this times the average before, and the rest the
+    new model, where somebody trained; 0 is the global model itself
+    """
 
 
 class EngineConfig(Section):

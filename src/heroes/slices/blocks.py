@@ -3,7 +3,7 @@
 The global coefficient of every layer has P*P blocks; block a*P + b joins input group a to output group b. A
 counter per block says how many local steps it has received. Plain numbers only.
 
->>> list(serve("grid", np.array([9, 9, 9, 0]), [(1, 2, 5)]))
+>>> list(choose_blocks("grid", np.array([9, 9, 9, 0]), [(1, 2, 5)]))
 [(Selection(width=1, groups=(1,), pieces=(3,)), 5)]
 """
 
@@ -30,17 +30,19 @@ def grid_selection(groups: tuple[int, ...], max_width: int) -> Selection:
     return Selection(len(groups), groups, blocks)
 
 
-def serve(choice: str, counters: Integers, clients: Iterable[Wish]) -> Iterator[tuple[Selection, int]]:
+def choose_blocks(
+    choice: str, counters: Integers, clients: Iterable[Wish]
+) -> Iterator[tuple[Selection, int]]:
     """Clients in order: the least trained blocks of its width, then the tau that evens the counters out.
 
     What one client is given counts for those after it.
     """
     if choice == "free":
-        return _serve_free(counters, clients)
+        return _choose_free(counters, clients)
     max_width = math.isqrt(len(counters))
     if choice == "grid" and max_width > _ALL_SUBSETS_UP_TO:
-        return _serve_greedily(counters.reshape(max_width, max_width), clients)
-    return _serve_listed(
+        return _choose_greedily(counters.reshape(max_width, max_width), clients)
+    return _choose_listed(
         _every_grid(max_width) if choice == "grid" else _leading_grids(max_width), counters, clients
     )
 
@@ -81,7 +83,7 @@ def _leading_grids(max_width: int) -> _Grids:
     )
 
 
-def _serve_listed(
+def _choose_listed(
     grids: _Grids, counters: Integers, clients: Iterable[Wish]
 ) -> Iterator[tuple[Selection, int]]:
     """The grid with the smallest counter sum, the first of equals. Sums are kept up to date, the counters
@@ -96,7 +98,7 @@ def _serve_listed(
         yield grids.selections[n], tau
 
 
-def _serve_greedily(grid: Integers, clients: Iterable[Wish]) -> Iterator[tuple[Selection, int]]:
+def _choose_greedily(grid: Integers, clients: Iterable[Wish]) -> Iterator[tuple[Selection, int]]:
     """Add, one at a time, the group that adds the least to the counter sum."""
     max_width, total = len(grid), int(grid.sum())
     pairs = grid + grid.T  # what two groups add when they meet; a group alone adds half of its own entry
@@ -126,7 +128,7 @@ def _greedy_groups(cost: Integers, rows: list[Integers], width: int) -> tuple[li
     return sorted(groups), chosen
 
 
-def _serve_free(counters: Integers, clients: Iterable[Wish]) -> Iterator[tuple[Selection, int]]:
+def _choose_free(counters: Integers, clients: Iterable[Wish]) -> Iterator[tuple[Selection, int]]:
     """The width*width smallest counters, wherever they are; groups are those whose rows and columns are least
     trained.
     """

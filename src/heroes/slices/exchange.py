@@ -35,7 +35,6 @@ from torch import Tensor
 from heroes import seeds
 from heroes.errors import ExchangeError
 from heroes.messages import Tensors
-from heroes.slices.cuts import Cut, cut_out, overlay_mean
 
 LEVELS = {16: 32767, 8: 127, 4: 7, 2: 1}
 UP_BITS = (32, 16, 8, 4, 2)
@@ -208,54 +207,6 @@ def unpack_update(packed: Mapping[str, Packed], received: Tensors) -> dict[str, 
         name: decode(piece) if piece.bits == 32 else received[name] + decode(piece)
         for name, piece in packed.items()
     }
-
-
-class Feedback:
-    """The residuals of the clients that took part, in global coordinates, so that a later, different cut
-    picks up what it covers.
-
-    A client costs at most one global model. Past `limit` bytes the clients that were kept longest ago are
-    forgotten, which loses a correction and nothing else. `kept` (client, then tensor; oldest first) is all
-    there is.
-    """
-
-    def __init__(self, shapes: Mapping[str, tuple[int, ...]], limit: int = 2**30) -> None:
-        model = tensors_bytes(shapes.values(), 32)
-        if model > limit:
-            raise ExchangeError(
-                f"error feedback may use {limit} bytes, but the residuals of one client can take {model}"
-            )
-        self.limit = limit
-        self.kept: dict[int, dict[str, Tensor]] = {}
-        self.nbytes = 0  # in use
-        self._blank = {
-            name: torch.zeros(()).expand(shape) for name, shape in shapes.items()
-        }  # takes no memory
-
-    def restore(self, kept: Mapping[int, Tensors]) -> None:
-        """Go on with what was kept before."""
-        self.kept = {client: dict(tensors) for client, tensors in kept.items()}
-        self.nbytes = sum(map(_bytes, self.kept.values()))
-
-    def residuals(self, client: int, cut: Cut) -> dict[str, Tensor]:
-        """What is left over for this cut; zero where the client never sent."""
-        return cut_out(self._blank | self.kept.get(client, {}), cut)
-
-    def keep(self, client: int, cut: Cut, residuals: Tensors) -> None:
-        """Take the new residuals of this cut; elsewhere the old ones stay. Call it in plan order, for uploads
-        that count.
-        """
-        before = self.kept.pop(client, {})
-        whole = self._blank | before
-        touched = {piece.source: whole[piece.source] for piece in cut.values()}
-        self.kept[client] = before | overlay_mean(touched, [(cut, residuals)])
-        self.nbytes += _bytes(self.kept[client]) - _bytes(before)
-        while self.nbytes > self.limit:
-            self.nbytes -= _bytes(self.kept.pop(next(iter(self.kept))))
-
-
-def _bytes(tensors: Tensors) -> int:
-    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def _table(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -1,1 +1,1 @@
-"""The schemes, one per file. None imports another; they share the cut, the overlay and the pacing arithmetic."""
+"""The strategies, one per file, found by `registry`. None imports another; all are built on `base`."""

@@ -8,20 +8,17 @@ gradients, the server predicts for every tau how far training would get within t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 import numpy as np
-import torch
-from torch import Tensor
+from pydantic import model_validator
 
-from heroes.fleet.costs import Costs
-from heroes.messages import Assignment, Cohort, Facts, Floats, Plan, Selection, ServerState, Tensors, Update
-from heroes.models.family import Family
-from heroes.planning.loads import load_of, same_tau_plan
-from heroes.planning.schedule import LearningRate
-from heroes.slices.blocks import grid_selection
-from heroes.slices.cuts import Cut, Overlay, overlay_mean
+from heroes.fields import Positive, Whole
+from heroes.messages import Cohort, Facts, Floats, Plan, ServerState, Update
+from heroes.slices.cuts import Part
+from heroes.strategies.base import Answers, Duties, Strategy
 
 _SMALLEST_BETA = 1e-5
 
@@ -39,22 +36,41 @@ class AdpMemory:
 State = ServerState[AdpMemory]
 
 
-@dataclass(frozen=True)
-class Adp:
-    """The scheme's settings. `time_budget` is R, the seconds the whole run may take; None means what `tau_max
-    / 2` would take.
+class Adp(Strategy):
+    """The dense model with one tau for all, adapted to the time budget.
+
+    The budget R is `federation.time_budget`; without one, what `tau_max / 2` steps would take in every round.
     """
 
-    family: Family
-    costs: Costs
-    learning_rate: LearningRate
-    rounds: int
-    tau_first: int = 1
-    tau_max: int = 100
-    phi: float = 5e-5
-    time_budget: float | None = None
-    count_download: bool = True
-    overlay: Overlay = overlay_mean
+    name: Literal["adp"] = "adp"
+    """the strategy"""
+    tau_first: Whole = 1
+    """local steps of everyone in the first round"""
+    tau_max: Whole = 100
+    """most local steps"""
+    phi: Positive = 5e-5
+    """the control parameter of the search: smaller values count drift between clients for more"""
+
+    colour = "#E69F00"
+    marker = "D"
+    # of the rates 0.02, 0.05, 0.1 and 0.2; its rounds are short, since it settles on one or two local steps
+    tuned: ClassVar = {"digits": {"training.learning_rate": 0.05, "federation.rounds": 120}}
+
+    @model_validator(mode="after")
+    def _tau_in_order(self) -> Self:
+        if self.tau_first > self.tau_max:
+            raise ValueError(
+                f"tau_first is {self.tau_first} but tau_max is {self.tau_max}; tau_first must not be larger"
+            )
+        return self
+
+    def duties(self, probes: int) -> Duties:
+        from heroes.client.extras import GRADIENT
+
+        return Duties(probes=1, sends=(GRADIENT,))
+
+    def reveals(self) -> str | None:
+        return "what ADP sends beside the model (gradients, estimates); use another strategy"
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -63,27 +79,19 @@ class Adp:
     def begin(self, seed: int) -> State:
         return ServerState(0, self.family.initial_weights(seed), AdpMemory(self.tau_first))
 
-    def cut(self, selection: Selection) -> Cut:
-        """Everything."""
-        return self.family.cut_weights(selection.groups)
-
-    def serve(self, width: int) -> Selection:
-        return grid_selection(tuple(range(width)), self.family.max_width)
-
     def assign(self, state: State, cohort: Cohort) -> Plan:
         """The whole model for all, and the tau that promises most within the budget."""
-        widths = np.full(len(cohort), self.family.max_width, dtype=np.int64)
-        load = load_of(cohort, widths, self.costs, probes=1, count_download=self.count_download)
-        eta = self.learning_rate.at(state.round)
-        tau = self._tau(state.memory, eta, float(load.mu.max()), float(load.nu.max()))
-        return same_tau_plan(state.round, cohort, load, eta, self.serve, tau, rule="budget")
+        load = self.load(cohort, probes=1)
+        rate = self.ground.learning_rate.at(state.round)
+        tau = self._tau(state.memory, rate, float(load.mu.max()), float(load.nu.max()))
+        return self.same_tau(state, cohort, load, tau, rule="budget")
 
     def _tau(self, memory: AdpMemory, eta: float, step: float, aggregation: float) -> int:
         if memory.lipschitz is None or memory.smoothness is None or memory.divergence is None:
             return memory.tau
-        budget = self.time_budget
+        budget = self.ground.time_budget
         if budget is None:
-            budget = self.rounds * (self.tau_max / 2 * step + aggregation)
+            budget = self.ground.rounds * (self.tau_max / 2 * step + aggregation)
         candidates = np.arange(1, min(10 * memory.tau, self.tau_max) + 1, dtype=float)
         promise = objective(
             candidates,
@@ -98,21 +106,17 @@ class Adp:
         )
         return int(candidates[int(np.argmin(promise))])
 
-    def aggregate(
-        self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]
-    ) -> tuple[State, Facts]:
+    def aggregate(self, state: State, plan: Plan, answers: Answers) -> tuple[State, Facts]:
         """The plain mean over clients; the estimates weighted by their samples."""
         seen: list[Update] = []
-        tensors = self.overlay(state.tensors, self._parts(answers, seen))
+        tensors = self.ground.overlay(state.tensors, self._parts(answers, seen))
         memory = _memory(plan.assignments[0].tau, seen, state.memory)
         return replace(state, round=state.round + 1, tensors=tensors, memory=memory), {}
 
-    def _parts(
-        self, answers: Iterable[tuple[Assignment, Update]], seen: list[Update]
-    ) -> Iterator[tuple[Cut, Tensors]]:
+    def _parts(self, answers: Answers, seen: list[Update]) -> Iterator[Part]:
         for assignment, update in answers:
             seen.append(replace(update, tensors={}))
-            yield self.cut(assignment.selection), update.tensors
+            yield self.part(assignment, update)
 
 
 def objective(
@@ -142,32 +146,31 @@ def objective(
     return np.where(np.isfinite(value), value, np.inf)
 
 
-def _memory(tau: int, seen: list[Update], before: AdpMemory) -> AdpMemory:
-    """Sample-weighted means of rho and beta; delta = sum_i D_i |g_i - g| / D with g the weighted mean
-    gradient.
-    """
+def _memory(tau: int, seen: Sequence[Update], before: AdpMemory) -> AdpMemory:
+    """Sample-weighted means of rho and beta, and delta; what nobody could tell keeps its last value."""
 
-    def mean(values: list[float | None], last: float | None) -> float | None:
-        usable = [
-            (v, u.samples) for v, u in zip(values, seen, strict=True) if v is not None and math.isfinite(v)
-        ]
-        total = sum(samples for _, samples in usable)
-        return sum(v * samples for v, samples in usable) / total if total else last
+    def mean(name: str, last: float | None) -> float | None:
+        told = [(u.measured[name], u.samples) for u in seen if math.isfinite(u.measured.get(name, math.nan))]
+        total = sum(samples for _, samples in told)
+        return sum(value * samples for value, samples in told) / total if total else last
 
-    gradients: list[tuple[Tensor, int]] = [
-        (u.extras["gradient"].double(), u.samples)
-        for u in seen
-        if "gradient" in u.extras and bool(torch.isfinite(u.extras["gradient"]).all())
-    ]
-    divergence = before.divergence
-    if gradients:
-        weights = torch.tensor([samples for _, samples in gradients], dtype=torch.float64)
-        stacked = torch.stack([g for g, _ in gradients])
-        centre = (weights[:, None] * stacked).sum(0) / weights.sum()
-        divergence = float((weights * (stacked - centre).norm(dim=1)).sum() / weights.sum())
     return AdpMemory(
         tau,
-        lipschitz=mean([u.measured.get("lipschitz") for u in seen], before.lipschitz),
-        smoothness=mean([u.measured.get("smoothness") for u in seen], before.smoothness),
-        divergence=divergence,
+        lipschitz=mean("lipschitz", before.lipschitz),
+        smoothness=mean("smoothness", before.smoothness),
+        divergence=divergence(seen, before.divergence),
     )
+
+
+def divergence(seen: Sequence[Update], last: float | None) -> float | None:
+    """delta = sum_i D_i |g_i - g| / D, with g the sample-weighted mean of the clients' gradients g_i."""
+    import torch
+
+    told = [(u.extras["gradient"].double(), u.samples) for u in seen if "gradient" in u.extras]
+    told = [(gradient, samples) for gradient, samples in told if bool(torch.isfinite(gradient).all())]
+    if not told:
+        return last
+    weights = torch.tensor([samples for _, samples in told], dtype=torch.float64)
+    stacked = torch.stack([gradient for gradient, _ in told])
+    centre = (weights[:, None] * stacked).sum(0) / weights.sum()
+    return float((weights * (stacked - centre).norm(dim=1)).sum() / weights.sum())

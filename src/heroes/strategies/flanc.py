@@ -1,50 +1,43 @@
-"""Flanc: one basis for all, a separate coefficient for every width, averaged only among clients of that
-width.
+"""Flanc: one basis for all, a separate coefficient for every width, averaged only among clients of that width.
 
 Everything but the basis (coefficients, first and last layers, norms, biases) exists once per width, named
-`<tensor>@<width>`.
+`<tensor>@<width>`. A width that nobody trained in a round keeps its value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
+from heroes.fields import NotNegative
+from heroes.messages import Cohort, Integers, Selection, ServerState
+from heroes.slices.cuts import Cut, Slice
+from heroes.strategies.base import Duties, SameTau, StepLimit
 
-from heroes.fleet.costs import Costs
-from heroes.messages import Assignment, Cohort, Facts, Plan, Selection, ServerState, Update
-from heroes.models.family import Family
-from heroes.models.layers import he_variance
-from heroes.planning.loads import load_of, same_tau_plan, widths_afforded
-from heroes.planning.schedule import LearningRate
-from heroes.slices.blocks import grid_selection
-from heroes.slices.compose import initial_factors
-from heroes.slices.cuts import Cut, Overlay, Slice, overlay_mean
-
-State = ServerState[None]
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Flanc:
-    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on
-    the fastest.
-    """
+class Flanc(SameTau):
+    """A shared basis, and a separate coefficient for every width."""
 
-    family: Family
-    costs: Costs
-    learning_rate: LearningRate
-    tau: int
-    step_limit: float | None
-    count_download: bool = True
-    overlay: Overlay = overlay_mean
+    name: Literal["flanc"] = "flanc"
+    """the strategy"""
+    step_limit: StepLimit = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    regulariser: NotNegative = 0.1
+    """weight of the orthogonality penalty on every basis"""
 
-    @property
-    def widths(self) -> tuple[int, ...]:
-        return tuple(range(1, self.family.max_width + 1))
+    holds = "factors"
+    colour = "#CC79A7"
+    marker = "v"
+    tuned: ClassVar = {task: {"strategy.tau": 20} for task in ("cifar10", "imagenet100", "shakespeare")}
 
-    def begin(self, seed: int) -> State:
+    def duties(self, probes: int) -> Duties:
+        from heroes.client.terms import Orthogonality
+
+        return Duties(terms=(Orthogonality(self.regulariser),) if self.regulariser else ())
+
+    def begin(self, seed: int) -> ServerState[Any]:
         """The bases that Heroes would start from; for every width fresh coefficients of He variance and the
         module's own rest.
         """
@@ -55,6 +48,11 @@ class Flanc:
         return ServerState(0, tensors, None)
 
     def _of_width(self, width: int, seed: int) -> dict[str, Tensor]:
+        import torch
+
+        from heroes.models.layers import he_variance
+        from heroes.slices.compose import initial_factors
+
         module = self.family.module(width, seed)
         values = dict(module.named_parameters())
         generator = torch.Generator().manual_seed(seed + width)
@@ -65,38 +63,16 @@ class Flanc:
                 tensors[f"{p.name}@{width}"] = value
             else:
                 variance = he_variance(module.get_submodule(p.sites[0][0]), p.layout, width, value)
-                _, tensors[f"{p.coefficient}@{width}"] = initial_factors(
-                    p.layout, p.rank, width, variance, generator
-                )
+                fresh = initial_factors(p.layout, p.rank, width, variance, generator)
+                tensors[f"{p.coefficient}@{width}"] = fresh[1]
         return tensors
+
+    def choose_widths(self, cohort: Cohort) -> Integers:
+        return self.afforded(cohort, self.step_limit)
 
     def cut(self, selection: Selection) -> Cut:
         """The basis, and all that belongs to this width."""
         width = selection.width
         bases = {p.basis for p in self.family.parameters if p.layout}
-        return {
-            name: Slice(name if name in bases else f"{name}@{width}")
-            for name in self.family.tensor_shapes(width)
-        }
-
-    def serve(self, width: int) -> Selection:
-        return grid_selection(tuple(range(width)), self.family.max_width)
-
-    def assign(self, state: State, cohort: Cohort) -> Plan:
-        """Width by what the device affords, the same tau for all."""
-        widths = widths_afforded(cohort, self.costs, self.step_limit)
-        load = load_of(cohort, widths, self.costs, count_download=self.count_download)
-        return same_tau_plan(
-            state.round, cohort, load, self.learning_rate.at(state.round), self.serve, self.tau
-        )
-
-    def aggregate(
-        self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]
-    ) -> tuple[State, Facts]:
-        """The basis: the mean over all. The rest: within the width; a width without participants keeps its
-        value.
-        """
-        tensors = self.overlay(
-            state.tensors, ((self.cut(a.selection), update.tensors) for a, update in answers)
-        )
-        return replace(state, round=state.round + 1, tensors=tensors), {}
+        names = self.family.tensor_shapes(width)
+        return {name: Slice(name if name in bases else f"{name}@{width}") for name in names}

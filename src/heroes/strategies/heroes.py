@@ -6,27 +6,16 @@ steps as let everyone finish together while the blocks stay evenly trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, Self
 
 import numpy as np
-import torch
+from pydantic import model_validator
 
-from heroes.fleet.costs import Costs
-from heroes.messages import (
-    Assignment,
-    Cohort,
-    Facts,
-    Floats,
-    Integers,
-    Plan,
-    Selection,
-    ServerState,
-    Tensors,
-    Update,
-)
-from heroes.models.family import Family
-from heroes.planning.loads import Load, assignments, load_of, widths_afforded
+from heroes.fields import NotNegative, Positive, Whole
+from heroes.messages import Cohort, Facts, Floats, Integers, Plan, ServerState, Tensors
+from heroes.planning.loads import Load, assignments
 from heroes.planning.pacing import (
     Deadline,
     Estimates,
@@ -37,13 +26,14 @@ from heroes.planning.pacing import (
     bound,
     fastest_deadline,
     mean_deadline,
-    pace,
     step_intervals,
+    steps_aimed_at,
 )
-from heroes.planning.schedule import LearningRate
-from heroes.slices.blocks import add_steps, grid_selection, serve
-from heroes.slices.cuts import Cut, Overlay, overlay_mean
+from heroes.slices.blocks import add_steps, choose_blocks
+from heroes.slices.cuts import Part
+from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
+_TWENTY_STEPS = {"strategy.tau_first": 20, "strategy.tau_min": 5, "strategy.tau_max": 100}
 _UNREACHABLE = "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left decide"
 
 
@@ -62,89 +52,122 @@ class HeroesMemory:
 State = ServerState[HeroesMemory]
 
 
-@dataclass(frozen=True)
-class Heroes:
-    """The scheme's settings. `step_limit` is mu_max in seconds; None: what the dense complete model takes on
-    the fastest.
+class Heroes(Strategy):
+    """Heroes and its ablations: blocks shared between widths, and local steps that let all finish together."""
 
-    `rho` is in seconds; None means a tenth of the round.
-    """
-
-    family: Family
-    costs: Costs
-    learning_rate: LearningRate
-    rounds: int
-    step_limit: float | None
-    limits: Limits
-    blocks: str = "grid"
+    name: Literal["heroes"] = "heroes"
+    """the strategy"""
+    blocks: Literal["grid", "free", "nested"] = "grid"
+    """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the leading ones"""
     adaptive_tau: bool = True
-    pace: str = "calibrated"
-    deadline: str = "mean"
-    rho: float | None = None
-    threshold: float | None = None
-    time_budget: float | None = None
-    probes: int = 2
-    probe_every: int = 1
-    count_download: bool = True
-    overlay: Overlay = overlay_mean
+    """whether clients get as many steps as let all finish together; if not, all do tau_first"""
+    pace: Literal["calibrated", "bound", "constant"] = "calibrated"
+    """the step count aimed at: the bound's formula scaled so that it starts at tau_first; the literal formula; or tau_first"""
+    deadline: Literal["mean", "fastest"] = "mean"
+    """the length of a round: the average client does tau* steps, or the fastest client sets it"""
+    tau_first: Whole = 10
+    """local steps of everyone in the first round"""
+    tau_min: Whole = 2
+    """fewest local steps"""
+    tau_max: Whole = 50
+    """most local steps"""
+    rho: NotNegative | Literal["auto"] = "auto"
+    """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
+    step_limit: StepLimit = "auto"
+    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    threshold: Positive | None = None
+    """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
+
+    holds = "factors"
+    colour = "#0072B2"
+    marker = "o"
+    tuned: ClassVar = {
+        **dict.fromkeys(("cifar10", "imagenet100"), _TWENTY_STEPS),
+        # uploads take longer than steps here: fewer steps a round would waste them
+        "shakespeare": {**_TWENTY_STEPS, "strategy.pace": "constant", "strategy.tau_min": 10},
+    }
+    literal: ClassVar = {
+        "strategy.blocks": "free",
+        "strategy.pace": "bound",
+        "strategy.deadline": "fastest",
+        "strategy.tau_min": 1,
+        "strategy.tau_first": 50,
+    }
+
+    @model_validator(mode="after")
+    def _tau_in_order(self) -> Self:
+        if not self.tau_min <= self.tau_first <= self.tau_max:
+            raise ValueError(
+                f"tau_min, tau_first, tau_max are {self.tau_min}, {self.tau_first}, {self.tau_max}; "
+                "they must not decrease in this order"
+            )
+        return self
+
+    def duties(self, probes: int) -> Duties:
+        return Duties(probes=probes if self._estimates else 0)
+
+    def reveals(self) -> str | None:
+        return (
+            "the estimates behind strategy.pace; use strategy.pace = 'constant'" if self._estimates else None
+        )
 
     @property
-    def widths(self) -> tuple[int, ...]:
-        return tuple(range(1, self.family.max_width + 1))
+    def _estimates(self) -> bool:
+        """Whether clients must estimate properties of their loss."""
+        return self.adaptive_tau and self.pace != "constant"
+
+    @property
+    def limits(self) -> Limits:
+        """What tau may be."""
+        return Limits(self.tau_first, self.tau_min, self.tau_max)
 
     def begin(self, seed: int) -> State:
         """Fresh factors, no block trained."""
-        return ServerState(0, self.family.initial(seed), HeroesMemory((0,) * self.family.max_width**2))
+        memory = HeroesMemory((0,) * self.family.max_width**2)
+        return ServerState(0, self.family.initial(seed), memory)
 
-    def cut(self, selection: Selection) -> Cut:
-        """All of every basis, the chosen blocks, the chosen groups."""
-        return self.family.cut(selection)
-
-    def serve(self, width: int) -> Selection:
-        """The leading groups and the blocks that join them."""
-        return grid_selection(tuple(range(width)), self.family.max_width)
+    def choose_widths(self, cohort: Cohort) -> Integers:
+        return self.afforded(cohort, self.step_limit)
 
     def assign(self, state: State, cohort: Cohort) -> Plan:
         """Width by what the device affords, then T, then blocks and tau client by client."""
-        probing = state.round % self.probe_every == 0
-        load = self._load(cohort, self.probes if probing else 0)
-        eta = self.learning_rate.at(state.round)
-        if state.round == 0 or not self.adaptive_tau:
-            tau = self.limits.tau_first
-            fixed, nobody = np.full(len(cohort), tau), np.zeros(len(cohort), dtype=bool)
-            chosen = Pace(float(tau), max(1, self.rounds - state.round), "fixed", state.memory.pace_scale)
-            seconds, intervals = None, Intervals(fixed, fixed, nobody)
-        else:
-            chosen, deadline = self._set_deadline(state, load, eta)
-            seconds = deadline.seconds
-            rho = seconds / 10 if self.rho is None else self.rho
-            intervals = step_intervals(load.mu, load.nu, deadline, rho, self.limits)
-        wishes = zip(load.widths.tolist(), intervals.low.tolist(), intervals.high.tolist(), strict=True)
-        selections, taus = [], []
-        for selection, tau in serve(self.blocks, np.array(state.memory.counters, dtype=np.int64), wishes):
-            selections.append(selection)
-            taus.append(tau)
-        given = assignments(
-            state.round + 1, cohort, load, eta, selections, taus, intervals.straggler.tolist(), probing
-        )
+        ground = self.ground
+        probing = state.round % ground.probe_every == 0
+        load = self.load(cohort, self.duties(ground.probes).probes if probing else 0)
+        rate = ground.learning_rate.at(state.round)
+        pace, seconds, steps = self._steps(state, load, rate)
+        wishes = zip(load.widths.tolist(), steps.low.tolist(), steps.high.tolist(), strict=True)
+        chosen = choose_blocks(self.blocks, np.array(state.memory.counters, dtype=np.int64), wishes)
+        selections, taus = zip(*chosen, strict=True)
+        late = steps.straggler.tolist()
+        given = assignments(state.round + 1, cohort, load, rate, selections, taus, late, probing)
         facts = {
-            "tau_star": chosen.tau,
-            "rounds_left": chosen.rounds,
-            "rule": chosen.rule,
+            "tau_star": pace.tau,
+            "rounds_left": pace.rounds,
+            "rule": pace.rule,
             "deadline": seconds,
-            "pace_scale": chosen.scale,
-            "notices": (_UNREACHABLE,) if chosen.threshold_unreachable else (),
+            "pace_scale": pace.scale,
+            "notices": (_UNREACHABLE,) if pace.threshold_unreachable else (),
         }
         return Plan(given, facts)
 
-    def aggregate(
-        self, state: State, plan: Plan, answers: Iterable[tuple[Assignment, Update]]
-    ) -> tuple[State, Facts]:
+    def _steps(self, state: State, load: Load, rate: float) -> tuple[Pace, float | None, Intervals]:
+        """The pace aimed at, when the round should end, and the local steps that every client may do by then."""
+        if state.round == 0 or not self.adaptive_tau:
+            fixed = np.full(len(load.mu), self.tau_first)
+            left = max(1, self.ground.rounds - state.round)
+            pace = Pace(float(self.tau_first), left, "fixed", state.memory.pace_scale)
+            return pace, None, Intervals(fixed, fixed, np.zeros(len(load.mu), dtype=bool))
+        pace, deadline = self._set_deadline(state, load, rate)
+        rho = deadline.seconds / 10 if self.rho == "auto" else self.rho
+        return pace, deadline.seconds, step_intervals(load.mu, load.nu, deadline, rho, self.limits)
+
+    def aggregate(self, state: State, plan: Plan, answers: Answers) -> tuple[State, Facts]:
         """Means over holders; counters and estimates from those who really answered."""
         energy = self._block_energy(state.tensors)
         alphas = tuple(float(energy.sum() - energy[list(a.selection.pieces)].sum()) for a in plan.assignments)
         seen = _Seen(np.array(state.memory.counters, dtype=np.int64))
-        tensors = self.overlay(state.tensors, self._parts(answers, seen))
+        tensors = self.ground.overlay(state.tensors, self._parts(answers, seen))
         estimates = mean_estimates(seen.losses, state.memory.estimates)
         answered = [
             alpha for alpha, a in zip(alphas, plan.assignments, strict=True) if a.client in seen.clients
@@ -155,18 +178,12 @@ class Heroes:
         after = replace(state, round=state.round + 1, tensors=tensors, memory=memory)
         return after, self._facts(memory, plan, alphas)
 
-    def _parts(
-        self, answers: Iterable[tuple[Assignment, Update]], seen: _Seen
-    ) -> Iterator[tuple[Cut, Tensors]]:
+    def _parts(self, answers: Answers, seen: _Seen) -> Iterator[Part]:
         for assignment, update in answers:
             seen.counters = add_steps(seen.counters, assignment.selection.pieces, assignment.tau)
             seen.losses.append({**update.measured, "loss": update.loss})
             seen.clients.add(assignment.client)
-            yield self.cut(assignment.selection), update.tensors
-
-    def _load(self, cohort: Cohort, probes: int) -> Load:
-        widths = widths_afforded(cohort, self.costs, self.step_limit)
-        return load_of(cohort, widths, self.costs, probes=probes, count_download=self.count_download)
+            yield self.part(assignment, update)
 
     def _set_deadline(self, state: State, load: Load, eta: float) -> tuple[Pace, Deadline]:
         """The pace aimed at and when the round should end."""
@@ -187,11 +204,14 @@ class Heroes:
 
     def _pace(self, state: State, eta: float, mu: float, nu: float) -> Pace:
         if self.pace == "constant":
-            return Pace(float(self.limits.tau_first), max(1, self.rounds - state.round), "constant", None)
-        seconds_left = None if self.time_budget is None else max(0.0, self.time_budget - state.seconds)
-        return pace(
+            return Pace(
+                float(self.limits.tau_first), max(1, self.ground.rounds - state.round), "constant", None
+            )
+        budget = self.ground.time_budget
+        seconds_left = None if budget is None else max(0.0, budget - state.seconds)
+        return steps_aimed_at(
             state.memory.estimates,
-            Goal(self.rounds - state.round, self.threshold, seconds_left),
+            Goal(self.ground.rounds - state.round, self.threshold, seconds_left),
             self.limits,
             learning_rate=eta,
             mu=mu,
@@ -203,11 +223,11 @@ class Heroes:
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""
-        energy = torch.zeros(self.family.max_width**2, dtype=torch.float64)
+        energy = np.zeros(self.family.max_width**2)
         for p in self.family.parameters:
             if p.layout is not None:
-                energy += tensors[p.coefficient].double().square().sum(dim=(1, 2))
-        return energy.numpy()
+                energy += tensors[p.coefficient].double().square().sum(dim=(1, 2)).numpy()
+        return energy
 
     def _facts(self, memory: HeroesMemory, plan: Plan, alphas: tuple[float, ...]) -> Facts:
         tau = max(a.tau for a in plan.assignments)

@@ -1,1 +1,3 @@
-"""How work reaches clients: messages as bytes (`wire`), and the `engines` with their `workers`."""
+"""How work reaches clients: messages as bytes (`wire`), the `engines` with their `workers`, and how they open
+(`opening`).
+"""

@@ -19,6 +19,9 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+
+from own_strategy import FedRolex  # type: ignore[import-not-found]
 
 import heroes
 from conftest import World, build_network  # type: ignore[import-not-found]
@@ -27,9 +30,10 @@ from heroes.federation import Federation, Stop
 from heroes.messages import Task
 from heroes.rounds import run, run_round
 from heroes.slices.cuts import cut_out
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import mpi
 from heroes.transport.engines.in_process import InProcessEngine
-from heroes.transport.workers.setup import Setup
+from heroes.transport.opening import Parts
 
 world = World()
 UNLUCKY = 5
@@ -65,7 +69,7 @@ def with_mishap(federation: Federation, what: Callable[[], object]) -> Federatio
 
 
 def plain(name: str, **options: Any) -> Federation:
-    federation = world.federation(world.scheme(name), cohort=7, **options)
+    federation = world.federation(world.strategy(name), cohort=7, **options)
     return replace(federation, engine=InProcessEngine(federation.engine.trainer, federation.engine.data, 20))
 
 
@@ -152,10 +156,7 @@ def stuck(ours: Federation, _: Federation) -> object:
 
 SLOW = 2.0
 CASES: dict[str, tuple[Callable[[], Federation], Callable[[Federation, Federation], object]]] = {
-    **{
-        name: (lambda name=name: plain(name), same_bits)
-        for name in ("heroes", "fedavg", "adp", "heterofl", "flanc")
-    },
+    **{name: (lambda name=name: plain(name), same_bits) for name in BUILT_IN},
     "eight bits": (lambda: plain("heroes", up_bits=8, down_bits=8), same_bits),
     "feedback": (lambda: plain("fedavg", up_bits=4, down_bits=8, error_feedback=True), same_bits),
     "failing": (lambda: with_mishap(world.federation(clients=8, cohort=8), failing), lost),
@@ -171,22 +172,22 @@ CASES: dict[str, tuple[Callable[[], Federation], Callable[[Federation, Federatio
 def lead(name: str) -> object:
     make, play = CASES[name]
     reference = with_mishap(world.federation(clients=8, cohort=8), failing) if name == "late" else make()
-    with mpi.leading():
+    with mpi.leading(follow) as opener:
         ours = make()
         seconds = SLOW / 2 if name == "late" else 60.0
-        engine = mpi.MpiEngine(ours.engine.data, 20, begin=name, task_seconds=seconds)
-        return play(replace(ours, engine=engine), reference)
+        parts = Parts(ours.engine.trainer, ours.engine.data, 20, config=name, task_seconds=seconds)
+        with opener(parts) as engine:
+            return play(replace(ours, engine=engine), reference)
 
 
-def prepare(name: str) -> mpi.Service:
+def follow(name: str) -> Parts:
     engine = CASES[name][0]().engine
-    trainer = engine.trainer
-    return mpi.Service(Setup(trainer.family, trainer.settings, trainer.device, engine.data, 20))
+    return Parts(engine.trainer, engine.data, 20)
 
 
 def from_python(out: Path) -> object:
-    """A run that rank 0 alone refuses, then one with a model and data of one's own; the others end each of
-    them by `Served`.
+    """A run that rank 0 alone refuses, one that fails at rank 0, then a whole one with model, data and strategy
+    of one's own; the others end each of them by `Served`.
     """
     (out / "records.jsonl").touch()
     config = heroes.Config().changed(
@@ -199,9 +200,20 @@ def from_python(out: Path) -> object:
         refused = str(error)
     except heroes.transport.engines.mpi.Served:
         refused = "served"
-    run = heroes.run(config, model=build_network, data=world.data())
-    here = heroes.run(config.changed({"engine.name": "in_process"}), model=build_network, data=world.data())
-    return {"refused": "already holds a run" in refused, "same": run.records == here.records}
+    own = {"model": build_network, "data": world.data(), "strategy": FedRolex(tau=3)}
+    failed = False
+    with suppress(mpi.Served):
+        try:
+            heroes.run(config, on_round=lambda record: failing(), **own)
+        except ValueError:
+            failed = True
+    run = heroes.run(config, **own)
+    here = heroes.run(config.changed({"engine.name": "in_process"}), **own)
+    return {
+        "refused": "already holds a run" in refused,
+        "failed": failed,
+        "same": run.records == here.records,
+    }
 
 
 def main(out: str) -> None:
@@ -212,7 +224,7 @@ def main(out: str) -> None:
             found[name] = lead(name)
         else:
             with suppress(mpi.Served):
-                mpi.serve(prepare)
+                mpi.serve(follow)
     found["from python"] = from_python(Path(out).parent)  # only rank 0 goes on
     Path(out).write_text(json.dumps(found))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import json
 import os
 import signal
 import subprocess
@@ -27,18 +28,20 @@ from safetensors.torch import load_file
 
 import heroes
 from heroes import flower_app
-from heroes.contracts import Elsewhere
+from heroes.contracts import Measurement
 from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingError
-from heroes.fleet.costs import Costs
+from heroes.federation import Policy
+from heroes.fleet.availability import Connected
 from heroes.fleet.devices import FLEETS, Fleet
-from heroes.fleet.wall import MeasuredFleet, WallClock
+from heroes.fleet.wall import MeasuredFleet, WallClock, learned
 from heroes.messages import Lost, Task
 from heroes.models.cnn import build as build_cnn
 from heroes.models.family import Family
-from heroes.planning.loads import load_of, widths_afforded
+from heroes.planning.loads import Costs, load_of, widths_afforded
 from heroes.rounds import run_round
 from heroes.settings.recipes import recipe
 from heroes.slices.exchange import pack_tensors, unpack_tensors
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import flower
 from heroes.transport.engines.flower import FlowerEngine, client_app, engine
 from heroes.transport.engines.flower.messages import content, joined, order_of, tensors_of, values_of
@@ -117,23 +120,34 @@ def tiny(world):
             "down_bits": bits[1],
             "clock": wall,
         } | changes
-        with flower.using(grid):
-            engine = FlowerEngine(trainer, data, **wanted)
-        real = {} if wall is None else {"clock": wall, "fleet": engine.fleet, "present": engine.present}
-        return replace(local, engine=engine, **real), local, grid
+        engine = FlowerEngine(flower.Link(grid), trainer, data, **wanted)
+        real = {"clock": wall, "fleet": MeasuredFleet(local.fleet), "availability": Connected(engine.present)}
+        return replace(local, engine=engine, **(real if wall is not None else {})), local, grid
 
     return make
 
 
-@pytest.mark.timeout(300)
-def test_the_simulation_gives_the_bits_of_one_client_after_the_other_with_every_scheme(tmp_path):
-    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+def job(name, folder):
+    """A job of `flower_job` in a process of its own, which says nothing."""
+    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), name, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert (done.returncode, done.stderr) == (0, "")
-    for scheme in ("heroes", "fedavg", "adp", "heterofl", "flanc"):
+
+
+@pytest.mark.timeout(600)
+def test_a_simulation_ends_with_its_run_also_one_that_fails_and_the_next_starts_anew(tmp_path):
+    job("sessions", tmp_path)
+    found = json.loads((tmp_path / "sessions.json").read_text())
+    assert found == {"left": [], "same": True, "over": True}
+
+
+@pytest.mark.timeout(600)
+def test_the_simulation_gives_the_bits_of_one_client_after_the_other_with_every_strategy(tmp_path):
+    job("strategies", tmp_path)
+    for strategy in BUILT_IN:
         for name in ("records.jsonl", "model.safetensors"):
-            here, there = (tmp_path / engine / scheme / name for engine in ("in_process", "flower"))
-            assert here.read_bytes() == there.read_bytes(), (scheme, name)
+            here, there = (tmp_path / engine / strategy / name for engine in ("in_process", "flower"))
+            assert here.read_bytes() == there.read_bytes(), (strategy, name)
 
 
 @pytest.mark.parametrize("bits", [(32, 32), (8, 8), (2, 16)])
@@ -283,12 +297,6 @@ def test_too_few_nodes_are_waited_for_and_then_an_error(tiny, monkeypatch):
     assert "waiting for nodes: 2 of 6 are there" in told
 
 
-def test_an_engine_needs_a_grid(world):
-    federation = world.federation()
-    with pytest.raises(ConfigError, match="no grid"):
-        FlowerEngine(federation.engine.trainer, federation.engine.data, config="", wanted=1, least=1)
-
-
 # what comes back
 
 
@@ -336,11 +344,9 @@ def test_an_answer_that_comes_late_is_counted_in_the_round_in_which_it_comes(tin
 
 
 def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_present_are_asked(tiny):
-    clock, fleet = WallClock(), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
     there, here, _ = tiny(
-        cohort=3, joined=[0, 2, 3, 5], wall=clock, wanted=3, fleet=fleet, flops=lambda assignment: 1e6
+        cohort=3, joined=[0, 2, 3, 5], wall=WallClock(), wanted=3, flops=lambda assignment: 1e6
     )
-    assert isinstance(there.engine, Elsewhere)
     state = here.strategy.begin(0)
     for _ in range(3):
         state, entry = run_round(there, state)
@@ -352,15 +358,16 @@ def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_p
             assert client.compute_seconds + client.transfer_seconds + client.waiting == pytest.approx(
                 entry.duration, abs=0.05
             )
-    assert state.measured == fleet.known
-    assert set(fleet.known) <= {0, 2, 3, 5}
-    assert "measured" in fleet.status(np.arange(6), 4).devices
-    assert np.isfinite(fleet.status(np.arange(6), 4).speed).all()
+    assert 3 <= len(state.measured) <= 4
+    assert set(state.measured) <= {0, 2, 3, 5}
+    status = there.fleet.status(np.arange(6), 4, 0, state.measured)
+    assert "measured" in status.devices
+    assert np.isfinite(status.speed).all()
 
 
 def test_in_real_time_a_round_ends_at_its_deadline_or_when_enough_are_in(tiny):
-    clock, fleet = WallClock(deadline=0.3), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
-    there, here, grid = tiny(wall=clock, fleet=fleet)
+    clock = WallClock(deadline=0.3)
+    there, here, grid = tiny(wall=clock)
     state = here.strategy.begin(0)
     run_round(there, state)
     grid.instead[103] = lambda message: None
@@ -373,38 +380,39 @@ def test_in_real_time_a_round_ends_at_its_deadline_or_when_enough_are_in(tiny):
 
 
 def test_in_real_time_an_answer_that_comes_late_tells_how_slow_its_client_is(tiny):
-    clock, fleet = WallClock(deadline=0.3), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
-    there, here, grid = tiny(wall=clock, fleet=fleet)
+    there, here, grid = tiny(wall=WallClock(deadline=0.3))
     grid.instead[103] = lambda message: (
         None if message.metadata.message_type == MessageType.TRAIN else grid.answer(message)
     )
     state, entry = run_round(there, here.strategy.begin(0))
     assert [(lost.client, lost.cause) for lost in entry.missing] == [(3, "late")]
-    assert set(fleet.known) == {0, 1, 2, 4, 5}
+    assert set(state.measured) == {0, 1, 2, 4, 5}
     grid.instead.clear()
-    run_round(there, state)
-    assert fleet.known[3][1] > 0.15  # seconds besides training: the mean of a late answer and of a quick one
+    state, _ = run_round(there, state)
+    assert (
+        state.measured[3][1] > 0.15
+    )  # seconds besides training: the mean of a late answer and of a quick one
 
 
 def test_a_node_may_play_a_slower_one(tiny):
-    clock, fleet = WallClock(), MeasuredFleet(Fleet(FLEETS["boards"], 6, 1))
-    there, here, grid = tiny(wall=clock, fleet=fleet, flops=lambda assignment: 1e6)
+    there, here, grid = tiny(wall=WallClock(), flops=lambda assignment: 1e6)
     grid.join(103, partition_id=3, slowness=50.0)
     state = here.strategy.begin(0)
     for _ in range(2):
         state, _ = run_round(there, state)
-    speeds = {client: known[0] for client, known in fleet.known.items()}
+    speeds = {client: known[0] for client, known in state.measured.items()}
     assert min(speeds, key=speeds.get) == 3
 
 
 def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
     fleet = MeasuredFleet(Fleet(FLEETS["boards"], 4, 1))
     guess = fleet.guess.status(np.arange(4), 1)
-    assert fleet.fastest == fleet.guess.fastest
-    assert (fleet.status(np.arange(4), 1).speed == guess.speed).all()
-    fleet.note(1, flops=100.0, training=1.0, moved=50, besides=10.0)
-    fleet.note(1, flops=300.0, training=1.0, moved=50, besides=12.0)
-    known = fleet.status(np.array([0, 1]), 1)
+    unknown = fleet.status(np.arange(4), 1)
+    assert unknown.fastest == fleet.guess.fastest
+    assert (unknown.speed == guess.speed).all()
+    first = learned({}, [Measurement(1, flops=100.0, training=1.0, moved=50, besides=10.0)])
+    second = learned(first, [Measurement(1, flops=300.0, training=1.0, moved=50, besides=12.0)])
+    known = fleet.status(np.array([0, 1]), 1, 0, second)
     assert known.devices == ("unknown", "measured")
     assert known.speed.tolist() == [200.0, 200.0]
     assert known.overhead.tolist() == [
@@ -412,20 +420,18 @@ def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
         11.0,
     ]  # as long as the bytes are the same, all is taken to be fixed
     assert np.isinf(known.upload).all()
-    assert fleet.fastest == known.fastest == 200.0
+    assert known.fastest == 200.0
     assert len(fleet) == 4
-    later = MeasuredFleet(fleet.guess)
-    later.restore(fleet.known)
-    assert fleet.known == later.known == {1: (200.0, 11.0, 50.0, 0.0, 0.0)}
+    assert first == {1: (100.0, 10.0, 50.0, 0.0, 0.0)}  # what was known before has not changed
+    assert second == {1: (200.0, 11.0, 50.0, 0.0, 0.0)}
 
 
 def test_a_client_that_boasts_does_not_make_the_others_narrow():
     fleet, costs = MeasuredFleet(Fleet(FLEETS["boards"], 4, 1)), Costs(*[np.array([1.0, 4.0, 9.0, 16.0])] * 4)
-    for client, training in enumerate((1.0, 2.0, 1e-9)):
-        fleet.note(client, flops=1e6, training=training, moved=50, besides=10.0)
-    known = fleet.status(np.arange(4), 1)
+    measured = [Measurement(n, 1e6, training, 50, 10.0) for n, training in enumerate((1.0, 2.0, 1e-9))]
+    known = fleet.status(np.arange(4), 1, 0, learned({}, measured))
     assert known.speed.tolist() == [1e6, 5e5, 1e9, 1e6]  # the unknown one is like most others
-    assert fleet.fastest == 2e6
+    assert known.fastest == 2e6
     assert widths_afforded(known, costs, None).tolist() == [2, 2, 4, 2]
 
 
@@ -433,27 +439,49 @@ def test_what_a_byte_takes_shows_when_there_are_more_of_them_and_is_forgotten():
     fleet = MeasuredFleet(Fleet(FLEETS["boards"], 1, 1))
 
     def notes(*sizes, fixed=5.0):
-        for moved in sizes:
-            fleet.note(0, flops=1.0, training=1.0, moved=moved, besides=fixed + moved / 50)
+        return [Measurement(0, 1.0, 1.0, moved, besides=fixed + moved / 50) for moved in sizes]
 
-    notes(100, 300, 200, 100)
-    known = fleet.status(np.array([0]), 1)
+    before = learned({}, notes(100, 300, 200, 100))
+    known = fleet.status(np.array([0]), 1, 0, before)
     assert known.upload.tolist() == known.download.tolist() == pytest.approx([50.0], rel=0.1)
     assert known.overhead.tolist() == pytest.approx([5.0], rel=0.1)
     load = load_of(known, np.array([1]), Costs(np.ones(1), np.ones(1), np.array([30]), np.array([70])))
     assert load.transfer.tolist() == pytest.approx([7.0], rel=0.1)
-    notes(*[100] * 60, fixed=8.0)  # nothing varies any more
-    later = fleet.status(np.array([0]), 1)
-    assert later.overhead.tolist() == pytest.approx([10.0])
-    fleet.note(
-        0, flops=1.0, training=1.0, moved=10**6, besides=0.0
-    )  # faster with more: then bytes cost nothing
-    assert np.isinf(fleet.status(np.array([0]), 1).upload).all()
+    after = learned(before, notes(*[100] * 60, fixed=8.0))  # nothing varies any more
+    assert fleet.status(np.array([0]), 1, 0, after).overhead.tolist() == pytest.approx([10.0])
+    faster = learned(after, [Measurement(0, 1.0, 1.0, moved=10**6, besides=0.0)])
+    assert np.isinf(fleet.status(np.array([0]), 1, 0, faster).upload).all()  # with more: bytes cost nothing
 
 
 def test_what_is_known_of_clients_that_there_are_not_is_refused():
+    fleet = MeasuredFleet(Fleet(FLEETS["boards"], 2, 1))
     with pytest.raises(RunFolderError, match="knows client 7, but there are only 2"):
-        MeasuredFleet(Fleet(FLEETS["boards"], 2, 1)).restore({7: (1.0, 1.0, 1.0, 0.0, 0.0)})
+        fleet.status(np.arange(2), 1, 0, {7: (1.0, 1.0, 1.0, 0.0, 0.0)})
+
+
+def test_what_was_measured_is_handed_out_once_also_when_it_came_before_the_round(world):
+    clock, plan = WallClock(), [world.assignment(0), world.assignment(1)]
+    late, quick = Measurement(1, 1e6, 2.0, 50, 9.0), Measurement(0, 1e6, 1.0, 50, 1.0)
+    clock.note(late)
+    clock.absent(plan, 2)
+    clock.note(quick)
+    assert clock.elapse(plan, 2).measured == (late, quick)
+    assert clock.elapse(plan, 2).measured == ()
+
+
+def test_what_an_abandoned_attempt_measured_counts(tiny):
+    there, here, grid = tiny(wall=WallClock(deadline=0.5), flops=lambda assignment: 1e6)
+    there = replace(there, policy=Policy(at_least=6, attempts=20))
+    grid.instead[103] = lambda message: (
+        None
+        if message.metadata.message_type == MessageType.TRAIN
+        and len(grid.delivered) <= 12  # who are you, and the first task
+        else grid.answer(message)
+    )
+    state, entry = run_round(there, here.strategy.begin(0))
+    assert len(entry.abandoned) >= 1
+    assert [c.device for c in entry.clients if c.client != 3] == ["measured"] * 5
+    assert set(state.measured) == set(range(6))
 
 
 def test_a_deadline_by_the_plan_waits_until_all_of_it_was_measured(world):
@@ -472,8 +500,7 @@ def nodes():
     grid = LocalGrid(flower_app.client_app)
     for client in range(4):
         grid.join(client + 10, partition_id=client)
-    with flower.using(grid):
-        yield grid
+    return grid
 
 
 def init(folder, *options):
@@ -503,12 +530,12 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=2)
     nodes.join(12, partition_id=2, model_out=str(tmp_path / "two.safetensors"))
     settings = {"config": "config.toml", "out": str(tmp_path / "run"), "rounds": 2}
-    first = flower_app.lead(settings, NOTHING)
+    first = flower_app.lead(settings, NOTHING, nodes)
     assert [record.clock for record in first.records] == ["wall", "wall"]
     for name, width in (("one", 2), ("two", None)):
         kept = load_file(tmp_path / f"{name}.safetensors")
         assert all(torch.equal(kept[key], value) for key, value in first.model(width).state_dict().items())
-    more = flower_app.lead({**settings, "rounds": 3}, NOTHING)
+    more = flower_app.lead({**settings, "rounds": 3}, NOTHING, nodes)
     assert [record.round for record in more.records] == [1, 2, 3]
     assert more.records[2].seconds > more.records[1].seconds == first.records[1].seconds
     assert first.state.measured
@@ -520,12 +547,12 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
 def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=9)
     with pytest.raises(TrainingError, match="client 1 wants width 9"):
-        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, NOTHING)
+        flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, NOTHING, nodes)
 
 
 def test_an_app_without_its_configuration_says_so(nodes, tmp_path):
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
-        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"}, NOTHING)
+        flower_app.lead({"out": str(tmp_path / "run"), "config": "nowhere.toml"}, NOTHING, nodes)
 
 
 def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch):
@@ -538,9 +565,8 @@ def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch)
     for client in range(3):
         grid.join(client + 10, partition_id=client)
     settings = {"out": str(tmp_path / "run"), "rounds": 2}
-    with flower.using(grid):
-        first = flower_app.lead(settings, parts)
-        more = flower_app.lead({**settings, "rounds": 6}, parts)
+    first = flower_app.lead(settings, parts, grid)
+    more = flower_app.lead({**settings, "rounds": 6}, parts, grid)
     assert set(asked) == {None, 0, 1, 2}
     assert (first.config.task, first.config.model.name, first.config.data.name) == ("clouds", "own", "own")
     assert [client.samples for record in more.records for client in record.clients] == [400] * 12
@@ -552,11 +578,8 @@ def test_data_of_ones_own_that_is_none_is_refused(app, tmp_path):
     with pytest.raises(ConfigError, match="needs a model of your own, or classes"):
         flower_app.Parts(data=lambda client: None)
     parts = flower_app.Parts(data=lambda client: [1, 2], classes=10)
-    with (
-        flower.using(LocalGrid(parts.client_app())),
-        pytest.raises(ConfigError, match=r"data\(None\) gave a list"),
-    ):
-        flower_app.lead({"out": str(tmp_path / "run")}, parts)
+    with pytest.raises(ConfigError, match=r"data\(None\) gave a list"):
+        flower_app.lead({"out": str(tmp_path / "run")}, parts, LocalGrid(parts.client_app()))
 
 
 def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
@@ -565,8 +588,7 @@ def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
     grid = LocalGrid(parts.client_app())
     for client in range(2):
         grid.join(client, partition_id=client)
-    with flower.using(grid):
-        run = flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, parts)
+    run = flower_app.lead({"out": str(tmp_path / "run"), "rounds": 1}, parts, grid)
     assert (run.config.model.name, run.config.data.name) == ("digits_cnn", "own")
     assert not run.records[0].missing
 
@@ -575,9 +597,9 @@ def test_a_named_model_takes_data_of_ones_own(app, tmp_path, world):
 
 
 def test_own_models_and_data_are_refused_in_the_simulation(world):
-    config = recipe("digits", None).changed({**SMALL, "engine.name": "flower"})
+    config = recipe("digits", None).changed({**SMALL, "engine.name": "flower", "model.max_width": 3})
     with pytest.raises(ConfigError, match="its simulation has no model or data of your own"):
-        heroes.run(config, data=(world.examples(), world.examples()))
+        heroes.run(config, model=world.family().build, data=world.data(8))
 
 
 def test_without_flower_one_sentence_says_what_to_install():

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from heroes.client.evaluation import chunks, evaluate, tally, total
+from heroes.client.evaluation import Tally, chunks, evaluate, tally, total
+from heroes.client.objectives import CLASSIFICATION
 from heroes.client.training import LocalSettings, Trainer
 from heroes.data import FederatedData
 from heroes.messages import Lost, Score, Task
@@ -70,17 +71,17 @@ def test_an_interrupt_inside_a_client_is_no_loss_but_an_interrupt(world):
         replace(data, train=replace(data.train, transform=interrupted)),
     )
     with pytest.raises(KeyboardInterrupt):
-        run_round(world.federation(engine=engine), world.heroes().begin(0))
+        run_round(world.federation(engine=engine), world.strategy("heroes").begin(0))
 
 
 @pytest.mark.parametrize("name", ["heroes", "fedavg", "adp", "heterofl", "flanc"])
 def test_a_score_is_that_of_the_plain_model(world, name):
-    federation = world.federation(world.scheme(name))
+    federation = world.federation(world.strategy(name))
     strategy, family, test = federation.strategy, federation.family, federation.engine.data.test
     state = strategy.begin(3)
     for width in strategy.widths:
         plain = family.dense(width)
-        plain.load(family.plain_weights(cut_out(state.tensors, strategy.cut(strategy.serve(width)))))
+        plain.load(family.plain_weights(cut_out(state.tensors, strategy.cut(strategy.selection(width)))))
         scores = plain.module(test.inputs).detach()
         score = federation.score(state, width)()
         assert score.accuracy == float((scores.argmax(1) == test.targets).double().mean())
@@ -94,20 +95,22 @@ def test_a_score_counts_every_example_once_whatever_the_chunks(world, batch_size
     model = world.family().dense(2)
     examples = world.examples(60, seed=4)
     device = torch.device("cpu")
-    parts = [tally(model, examples, chunk, batch_size, device) for chunk in chunks(examples, batch_size)]
-    assert sum(answers for _, answers, _ in parts) == 60
-    whole = evaluate(model, examples, batch_size, device)
-    assert total(parts) == whole
-    assert whole.accuracy == evaluate(model, examples, 60, device).accuracy
-    assert whole.loss == pytest.approx(evaluate(model, examples, 60, device).loss, rel=1e-6)
+    aim = CLASSIFICATION
+    parts = [tally(model, examples, chunk, batch_size, device, aim) for chunk in chunks(examples, batch_size)]
+    assert all(sum(part.statistics[n][1] for part in parts) == 60 for n in (0, 1))  # of the loss, of accuracy
+    whole, at_once = (evaluate(model, examples, size, device, aim) for size in (batch_size, 60))
+    assert total(aim, parts) == whole
+    assert whole.accuracy == at_once.accuracy
+    assert whole.loss == pytest.approx(at_once.loss, rel=1e-6)
 
 
 def test_losses_are_added_in_double_precision():
-    assert total([(1, 2, 1e9), (0, 2, 1e-3)]) == Score(0.25, (1e9 + 1e-3) / 4) != Score(0.25, 1e9 / 4)
+    found = total(CLASSIFICATION, [Tally([[1e9, 2], [1, 2]]), Tally([[1e-3, 2], [0, 2]])])
+    assert found == Score((1e9 + 1e-3) / 4, {"accuracy": 0.25}) != Score(1e9 / 4, {"accuracy": 0.25})
 
 
 def test_a_function_engine_scores_by_its_function(world):
     federation = world.federation(
-        engine=FunctionEngine(lambda task: None, lambda tensors, width: Score(width / 4, 1.0))
+        engine=FunctionEngine(lambda task: None, lambda tensors, width: Score(1.0, {"accuracy": width / 4}))
     )
-    assert federation.score(federation.strategy.begin(0), 2)() == Score(0.5, 1.0)
+    assert federation.score(federation.strategy.begin(0), 2)() == Score(1.0, {"accuracy": 0.5})

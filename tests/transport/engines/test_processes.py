@@ -31,10 +31,10 @@ from heroes.federation import Federation, Policy, Stop
 from heroes.messages import Lost, Task
 from heroes.rounds import run, run_round
 from heroes.slices.cuts import cut_out
+from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.in_process import InProcessEngine
 from heroes.transport.engines.processes import ProcessEngine
 
-SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]
 HEROES = [sys.executable, "-m", "heroes.cli"]
 
 
@@ -83,11 +83,11 @@ def same(one: list[Any], two: list[Any]) -> None:
         assert all(torch.equal(value, second.tensors[name]) for name, value in first.tensors.items())
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_every_scheme_gives_the_same_bits_with_any_number_of_workers(world, name, workers):
-    expected = list(run(in_process(world.federation(world.scheme(name), cohort=7)), Stop(3)))
-    with processes(world.federation(world.scheme(name), cohort=7), workers) as federation:
+def test_every_strategy_gives_the_same_bits_with_any_number_of_workers(world, name, workers):
+    expected = list(run(in_process(world.federation(world.strategy(name), cohort=7)), Stop(3)))
+    with processes(world.federation(world.strategy(name), cohort=7), workers) as federation:
         same(list(run(federation, Stop(3))), expected)
 
 
@@ -95,21 +95,23 @@ def test_every_scheme_gives_the_same_bits_with_any_number_of_workers(world, name
 @pytest.mark.parametrize("name", ["heroes", "fedavg"])
 def test_exchange_in_fewer_bits_gives_the_same_bits_too(world, name, feedback):
     def federation():
-        return world.federation(world.scheme(name), cohort=7, up_bits=4, down_bits=8, error_feedback=feedback)
+        return world.federation(
+            world.strategy(name), cohort=7, up_bits=4, down_bits=8, error_feedback=feedback
+        )
 
-    one, two = in_process(federation()), federation()
-    expected = list(run(one, Stop(3)))
-    with processes(two) as other:
-        same(list(run(other, Stop(3))), expected)
-    kept = two.feedback.kept if feedback else {}
-    assert kept.keys() == (one.feedback.kept.keys() if feedback else set())
-    assert all(torch.equal(kept[c][n], value) for c in kept for n, value in one.feedback.kept[c].items())
+    expected = list(run(in_process(federation()), Stop(3)))
+    with processes(federation()) as other:
+        steps = list(run(other, Stop(3)))
+    same(steps, expected)
+    kept, left = steps[-1][0].residuals, expected[-1][0].residuals
+    assert (list(kept), bool(kept)) == (list(left), feedback)
+    assert all(torch.equal(kept[c][n], value) for c in kept for n, value in left[c].items())
 
 
 def test_diverged_clients_are_recorded_in_the_same_order(world):
     def diverging():
         wild = world.federation(
-            world.heroes(learning_rate=heroes.planning.schedule.LearningRate(1e30)), cohort=8
+            world.strategy("heroes", learning_rate=heroes.planning.schedule.LearningRate(1e30)), cohort=8
         )
         return replace(wild, policy=Policy(at_least=0))
 

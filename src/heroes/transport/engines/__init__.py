@@ -1,1 +1,1 @@
-"""How tasks travel to clients. None imports another."""
+"""How tasks travel to clients: each module opens its engine with `opened(parts)`. None imports another."""

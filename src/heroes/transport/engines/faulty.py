@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heroes import seeds
 from heroes.contracts import Engine
-from heroes.fleet.faults import Faults
+from heroes.fleet.faults import Faults, Mask
 from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
 
 
@@ -49,8 +49,11 @@ class FaultyEngine:
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
         return self.engine.score(tensors, width)
 
-    def close(self) -> None:
-        self.engine.close()
+    def present(self) -> Mask | None:
+        return self.engine.present()
+
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        self.engine.hand_out(tensors_of_width, widths)
 
     def _hostile(self, trained: Tensors, sent: Tensors, rng: np.random.Generator) -> dict[str, Tensor]:
         """What an attacker sends instead of what it trained."""
@@ -63,11 +66,6 @@ class FaultyEngine:
             }
         scale = -self.faults.attack_scale if self.faults.attack == "flip" else self.faults.attack_scale
         return {name: sent[name] + scale * change for name, change in changes.items()}
-
-
-def behind(engine: Engine) -> Engine:
-    """The engine that carries tasks, without what spoils their answers."""
-    return engine.engine if isinstance(engine, FaultyEngine) else engine
 
 
 def spoilt(update: Update, rng: np.random.Generator) -> Update:

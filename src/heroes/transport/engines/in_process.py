@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from heroes.client.training import one_thread
 from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
+from heroes.transport.opening import Parts
 from heroes.transport.workers.scoring import Scoring
 
 
@@ -22,8 +24,11 @@ class InProcessEngine(Scoring):
                     make_task(assignment), self.data.train, self.data.shares[assignment.client]
                 )
 
-    def close(self) -> None:
-        """Nothing is held."""
+
+@contextmanager
+def opened(parts: Parts) -> Iterator[InProcessEngine]:
+    """The engine; nothing needs closing."""
+    yield InProcessEngine(parts.trainer, parts.data, parts.batch_size)
 
 
 class FunctionEngine:
@@ -34,7 +39,7 @@ class FunctionEngine:
     def __init__(
         self,
         answer: Callable[[Task], Update | Lost | None],
-        score: Callable[[Tensors, int], Score] = lambda tensors, width: Score(0.0, 0.0),
+        score: Callable[[Tensors, int], Score] = lambda tensors, width: Score(0.0, {"accuracy": 0.0}),
     ) -> None:
         self.answer = answer
         self.judge = score
@@ -50,5 +55,8 @@ class FunctionEngine:
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
         return partial(self.judge, tensors, width)
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def present(self) -> None:
+        """Everybody can be asked."""
+
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        """Nobody keeps a model."""

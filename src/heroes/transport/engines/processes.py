@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from weakref import finalize
 
 from heroes.client.training import Trainer
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError
 from heroes.messages import Assignment
+from heroes.transport.opening import Parts
 from heroes.transport.workers.engine import WorkerEngine, steps_and_width
-from heroes.transport.workers.pool import Pool
+from heroes.transport.workers.pool import Pool, cores
 from heroes.transport.workers.setup import Setup
 
 
@@ -42,12 +43,25 @@ class ProcessEngine(WorkerEngine):
         here = "fork" if sys.platform == "linux" and trainer.device.type == "cpu" else "spawn"
         setup = Setup(trainer.family, trainer.settings, trainer.device, data, batch_size)
         self.pool = Pool(setup, workers or cores(), start or here, task_seconds)
-        super().__init__(self.pool, data, batch_size, cost)
+        super().__init__(self.pool, data, batch_size, cost, trainer.settings.objective)
         finalize(self, self.pool.close)  # also when nobody calls `close`
 
+    def close(self) -> None:
+        """End the workers."""
+        self.pool.close()
 
-def cores() -> int:
-    """How many cores this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+
+@contextmanager
+def opened(parts: Parts) -> Iterator[ProcessEngine]:
+    """The engine; its workers end with the context."""
+    engine = ProcessEngine(
+        parts.trainer,
+        parts.data,
+        parts.batch_size,
+        workers=parts.workers,
+        start=parts.start,
+        task_seconds=parts.task_seconds,
+        cost=parts.cost,
+    )
+    with closing(engine):
+        yield engine

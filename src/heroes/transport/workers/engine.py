@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from heroes.client.evaluation import Tally, chunks, total
+from heroes.client.evaluation import Tally, chunks, total, untested
+from heroes.client.objectives import Objective
 from heroes.client.training import one_thread
 from heroes.data.examples import FederatedData
-from heroes.errors import ExchangeError, TrainingError
+from heroes.errors import ExchangeError
 from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
 from heroes.transport.wire import Frame, read_update, task_frame
 from heroes.transport.workers.queue import Queue
@@ -32,9 +33,6 @@ class Workers(Protocol):
 
     def do(self, queue: Queue, make: Callable[[int], Frame]) -> Iterator[tuple[int, Frame | str]]:
         """Answers to all places of the queue as they come; a string says why there is none."""
-
-    def close(self) -> None:
-        """Let them go."""
 
 
 @dataclass(eq=False)
@@ -57,7 +55,8 @@ class _Test:
             self.error = answer
         else:
             self.left.remove(part)
-            self.found.update(zip(part, answer.header["tallies"], strict=True))
+            for chunk, statistics in zip(part, answer.header["tallies"], strict=True):
+                self.found[chunk] = Tally(statistics, answer.group(str(chunk)))
 
 
 def steps_and_width(assignment: Assignment) -> float:
@@ -79,11 +78,17 @@ class WorkerEngine:
     """
 
     def __init__(
-        self, workers: Workers, data: FederatedData, batch_size: int, cost: Callable[[Assignment], float]
+        self,
+        workers: Workers,
+        data: FederatedData,
+        batch_size: int,
+        cost: Callable[[Assignment], float],
+        objective: Objective,
     ) -> None:
         self._workers = workers
         self._chunks = list(chunks(data.test, batch_size))
         self.cost = cost
+        self.objective = objective
         self._tests: list[_Test] = []  # begun, and not asked for yet
 
     def run(
@@ -128,11 +133,14 @@ class WorkerEngine:
                 ):
                     test.note(parts[n], answer)
         if test.left:
-            raise TrainingError(f"the model could not be tested: {test.error}")
-        return total(test.found[chunk] for chunk in sorted(test.found))
+            raise untested(test.error)
+        return total(self.objective, [test.found[chunk] for chunk in sorted(test.found)])
 
-    def close(self) -> None:
-        self._workers.close()
+    def present(self) -> None:
+        """Everybody can be asked."""
+
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        """Nobody keeps a model."""
 
     def _window(self, plan: Sequence[Assignment]) -> int:
         size, largest = self._workers.size, max(assignment.bytes_down for assignment in plan)

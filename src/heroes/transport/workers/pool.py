@@ -5,8 +5,10 @@ hang.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import socket
+import sys
 import tempfile
 import time
 import warnings
@@ -205,3 +207,10 @@ def _undisturbed() -> Iterator[None]:
             yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

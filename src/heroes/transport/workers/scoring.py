@@ -1,12 +1,15 @@
-"""Testing in the process that leads, for engines whose clients do not test."""
+"""Testing in the process that leads, for engines whose clients do not test. Unless an engine says otherwise,
+everybody can be asked and nobody keeps the final model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from heroes.client.evaluation import evaluate
 from heroes.client.training import Trainer, one_thread
 from heroes.data.examples import FederatedData
+from heroes.fleet.faults import Mask
 from heroes.messages import Score, Tensors
 
 
@@ -21,8 +24,15 @@ class Scoring:
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
         def found() -> Score:
             with one_thread():
-                return evaluate(
-                    self.trainer.loaded(tensors, width), self.data.test, self.batch_size, self.trainer.device
-                )
+                trainer = self.trainer
+                model, objective = trainer.loaded(tensors, width), trainer.settings.objective
+                return evaluate(model, self.data.test, self.batch_size, trainer.device, objective)
 
         return found
+
+    def present(self) -> Mask | None:
+        """Everybody can be asked."""
+        return None
+
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        """Nobody keeps a model."""

@@ -19,9 +19,9 @@ from threading import Thread
 
 import torch
 
-from heroes.client.evaluation import tally
-from heroes.client.training import Trainer, said
-from heroes.errors import ExchangeError
+from heroes.client.evaluation import reason, tally
+from heroes.client.training import Trainer
+from heroes.errors import ExchangeError, said
 from heroes.messages import Lost
 from heroes.transport.wire import Channel, Frame, read_task, update_frame
 from heroes.transport.workers.setup import Setup, read
@@ -75,10 +75,13 @@ def answer(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
 def _scored(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
     try:
         model = trainer.loaded(frame.common or {}, frame.header["width"])
-        tallies = [
-            tally(model, setup.data.test, chunk, setup.batch_size, setup.device)
+        tallies = {
+            chunk: tally(
+                model, setup.data.test, chunk, setup.batch_size, setup.device, setup.settings.objective
+            )
             for chunk in frame.header["chunks"]
-        ]
-    except Exception as error:  # the user's model can fail in any way
-        return Frame({"error": said(error)}, {})
-    return Frame({"tallies": tallies}, {})
+        }
+    except Exception as error:  # the user's model, loss and metrics can fail in any way
+        return Frame({"error": reason(error)}, {})
+    gathered = {f"{chunk}:{name}": t for chunk, one in tallies.items() for name, t in one.gathered.items()}
+    return Frame({"tallies": [one.statistics for one in tallies.values()]}, gathered)

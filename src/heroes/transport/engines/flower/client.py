@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from heroes.client.training import Trainer, one_thread, said
+from heroes.client.training import Trainer, one_thread
 from heroes.data.examples import FederatedData
-from heroes.errors import ConfigError, HeroesError
+from heroes.errors import ConfigError, HeroesError, said
 from heroes.transport.engines.flower.messages import Shapes, content, joined, task_of, tensors_of, values_of
+from heroes.transport.opening import Prepare
 from heroes.transport.wire import Frame, Parcels, update_frame
 from heroes.transport.workers.keeping import write_model
-
-Prepare = Callable[[str, int], tuple[Trainer, FederatedData]]
 
 
 def client_app(prepare: Prepare) -> ClientApp:
@@ -34,7 +32,7 @@ def client_app(prepare: Prepare) -> ClientApp:
 
 
 def _shapes(trainer: Trainer, width: int) -> Shapes:
-    """Of the tensors that a model of this width has under the configured scheme."""
+    """Of the tensors that a model of this width has under the configured strategy."""
     family = trainer.family
     return (
         family.weight_shapes(width) if trainer.settings.train_in == "dense" else family.tensor_shapes(width)

@@ -1,26 +1,30 @@
-"""The server side: tasks go to nodes over the grid in use, answers come back, and nodes may come and go."""
+"""The server side: tasks go to nodes over a grid, answers come back, and nodes may come and go."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 from flwr.app import Message, MessageType
 
-from heroes.client.training import Trainer, one_thread, said
+from heroes.client.training import Trainer, one_thread
+from heroes.contracts import Measurement
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
-from heroes.errors import ExchangeError, TrainingError
+from heroes.errors import ConfigError, ExchangeError, TrainingError, said
 from heroes.fleet.faults import Mask
-from heroes.fleet.wall import MeasuredFleet, WallClock
+from heroes.fleet.wall import WallClock
 from heroes.messages import Assignment, Lost, Task, Tensors, Update
 from heroes.slices.exchange import pack_tensors
-from heroes.transport.engines.flower.grids import in_use
+from heroes.transport.engines.flower.grids import Link, simulated
 from heroes.transport.engines.flower.messages import content, data_of, joined, order_of, tensors_of, values_of
+from heroes.transport.opening import Parts
 from heroes.transport.wire import Frame, Parcels, read_update
+from heroes.transport.workers.pool import cores
 from heroes.transport.workers.scoring import Scoring
 
 _SHORT, _LONG = 0.01, 0.25  # seconds between two looks for messages
@@ -48,17 +52,18 @@ class _Node:
 
 
 class FlowerEngine(Scoring):
-    """Sends tasks to the nodes of the grid in use. Every node is asked once who it is; a client is where its
+    """Sends tasks to the nodes of a grid. Every node is asked once who it is; a client is where its
     node is.
 
     `config` is the configuration as text, from which nodes set themselves up. The first round waits
     `wait_seconds` for `wanted` clients; later ones need `least`, and in real time the first one too. A round
     in which nothing is heard of anybody for `task_seconds` is closed. With a `clock`, time is real: it says
-    when a round is over, and the `fleet` hears what clients took.
+    when a round is over, and hears what clients took.
     """
 
     def __init__(
         self,
+        link: Link,
         trainer: Trainer,
         data: FederatedData,
         batch_size: int = 500,
@@ -71,17 +76,16 @@ class FlowerEngine(Scoring):
         wait_seconds: float = 300.0,
         progress: Progress | None = None,
         clock: WallClock | None = None,
-        fleet: MeasuredFleet | None = None,
         flops: Callable[[Assignment], float] = lambda assignment: 1.0,
     ) -> None:
         super().__init__(trainer, data, batch_size)
-        self.link = in_use()
+        self.link = link
         self.config = config
         self.wanted, self.least = wanted, least
         self.down_bits = down_bits
         self.task_seconds, self.wait_seconds = task_seconds, wait_seconds
         self.progress = progress
-        self.clock, self.fleet, self.flops = clock, fleet, flops
+        self.clock, self.flops = clock, flops
         self._nodes: dict[
             int, _Node | None
         ] = {}  # those that are there; None has not said yet who it is, or is nobody of ours
@@ -111,9 +115,6 @@ class FlowerEngine(Scoring):
                 if waiting and not heard:
                     time.sleep(pause)
                     pause = min(2 * pause, _LONG)
-
-    def close(self) -> None:
-        """The grid belongs to whoever opened it."""
 
     def _send_all(
         self,
@@ -203,18 +204,18 @@ class FlowerEngine(Scoring):
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
     def _measure(self, sent: _Sent, reply: Message) -> tuple[float, float] | None:
-        """How long the client computed, if it says so, and how long the rest took; the fleet hears of it."""
+        """How long the client computed, if it says so, and how long the rest took; the clock hears of it."""
         assignment, round_trip = sent.assignment, time.monotonic() - sent.at
         trained = values_of(reply.content).get("trained")
         if (
-            self.fleet is None
+            self.clock is None
             or assignment is None
             or not isinstance(trained, float)
             or not 0.0 <= trained <= round_trip
         ):
             return None
         moved, besides = assignment.bytes_down + assignment.bytes_up, round_trip - trained
-        self.fleet.note(assignment.client, self.flops(assignment), trained, moved, besides)
+        self.clock.note(Measurement(assignment.client, self.flops(assignment), trained, moved, besides))
         return trained, besides
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:
@@ -329,7 +330,7 @@ class FlowerEngine(Scoring):
 
     # the end
 
-    def hand_out(self, tensors: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
         """Give every node that wants it the final model at its width; when this returns, they have written
         it.
         """
@@ -344,7 +345,7 @@ class FlowerEngine(Scoring):
                     f"client {node.client} wants width {width}; there are {', '.join(map(str, widths))}"
                 )
                 continue
-            records = content({"width": width}, tensors=joined(tensors(width)))
+            records = content({"width": width}, tensors=joined(tensors_of_width(width)))
             for name in self.link.grid.push_messages([Message(records, number, _KEEP)]):
                 messages[name] = node.client
         deadline = time.monotonic() + self.task_seconds
@@ -358,3 +359,34 @@ class FlowerEngine(Scoring):
         troubles += [f"client {client} did not answer" for client in messages.values()]
         if troubles:
             raise TrainingError(f"the final model is not everywhere: {'; '.join(troubles)}")
+
+
+@contextmanager
+def opened(parts: Parts, link: Link | None = None) -> Iterator[FlowerEngine]:
+    """The engine on the grid that is given; without one, on a simulation that ends with the context."""
+    with _simulation(parts) if link is None else nullcontext(link) as there:
+        yield FlowerEngine(
+            there,
+            parts.trainer,
+            parts.data,
+            parts.batch_size,
+            config=parts.config,
+            wanted=len(parts.data.shares) if parts.clock is None else parts.cohort,
+            least=max(1, parts.least),
+            down_bits=parts.down_bits,
+            task_seconds=parts.task_seconds,
+            wait_seconds=parts.wait_seconds,
+            progress=parts.progress,
+            clock=parts.clock,
+            flops=parts.cost,
+        )
+
+
+def _simulation(parts: Parts) -> AbstractContextManager[Link]:
+    """A node for every client, in no more processes than there are clients in a round."""
+    if parts.prepare is None:
+        raise ConfigError(
+            "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may have them "
+            "(heroes flower init DIR --own), and so has engine.name = 'processes'"
+        )
+    return simulated(len(parts.data.shares), parts.prepare, min(parts.workers or cores(), parts.asked))

@@ -6,9 +6,8 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any
@@ -17,9 +16,9 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from heroes.client.training import said
-from heroes.errors import ConfigError, TrainingError
-from heroes.transport.engines.flower.client import Prepare, client_app
+from heroes.errors import TrainingError, said
+from heroes.transport.engines.flower.client import client_app
+from heroes.transport.opening import Prepare
 
 _START_SECONDS = 120.0  # for Ray to start
 _STOP_SECONDS = 30.0  # for Ray to stop
@@ -28,61 +27,24 @@ _LOOK_SECONDS = 0.25  # between two looks whether it has
 
 @dataclass(frozen=True)
 class Link:
-    """The grid in use, and a look whether what is behind it still runs."""
+    """A grid, and a look whether what is behind it still runs."""
 
     grid: Grid
     check: Callable[[], None] = lambda: None
 
 
-_links: list[
-    Callable[[], Link]
-] = []  # the last is in use; the engine is made far from where Flower hands out its grid
-
-
-def linked() -> bool:
-    """Whether there is a grid, so that no simulation is needed."""
-    return bool(_links)
-
-
-def in_use() -> Link:
-    """The grid in use; a simulation starts here, if it has not yet."""
-    if not _links:
-        raise ConfigError(
-            "engine.name is 'flower' but no grid is in use; heroes.run starts a simulation, or see flower_app"
-        )
-    return _links[-1]()
-
-
 @contextmanager
-def using(grid: Grid) -> Iterator[None]:
-    """Engines that are made inside use this grid."""
-    _links.append(lambda: Link(grid))
-    try:
-        yield
-    finally:
-        _links.pop()
-
-
-@contextmanager
-def simulated(clients: int, prepare: Prepare, workers: int) -> Iterator[None]:
-    """Engines that are made inside use a simulation by Flower with so many nodes, in so many processes of
-    Ray.
-
-    It starts with the first of them: until then, whatever is wrong is said at once.
-    """
-    with ExitStack() as started:
-
-        @lru_cache(maxsize=1)
-        def link() -> Link:
-            started.enter_context(_silence())
-            folder = tempfile.TemporaryDirectory(prefix="heroes-ray-", ignore_cleanup_errors=True)
-            simulation = _Simulation(clients, prepare, workers, started.enter_context(folder))
-            started.callback(simulation.stop)
-            return Link(simulation.grid(), simulation.check)
-
-        _links.append(link)
-        started.callback(_links.pop)
-        yield
+def simulated(clients: int, prepare: Prepare, workers: int) -> Iterator[Link]:
+    """The grid of a simulation by Flower with so many nodes, in so many processes of Ray."""
+    with (
+        _silence(),
+        tempfile.TemporaryDirectory(prefix="heroes-ray-", ignore_cleanup_errors=True) as folder,
+    ):
+        simulation = _Simulation(clients, prepare, workers, folder)
+        try:
+            yield Link(simulation.grid(), simulation.check)
+        finally:
+            simulation.stop()
 
 
 class _Simulation:

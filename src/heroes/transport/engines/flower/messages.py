@@ -17,8 +17,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
-from heroes.client.training import said
-from heroes.errors import ExchangeError
+from heroes.errors import ExchangeError, said
 from heroes.messages import Assignment, Selection, Task, Tensors
 from heroes.slices.exchange import Packed, Upload, tensors_bytes, unpack_tensors, unpack_update
 from heroes.transport.wire import raw

@@ -6,8 +6,8 @@ says that it is ready, answers what it is sent, and leaves when it is told to st
 it is first needed.
 """
 
-from heroes.transport.engines.mpi.follower import Served, Service, serve
-from heroes.transport.engines.mpi.leader import MpiEngine, leading
+from heroes.transport.engines.mpi.follower import Served, serve
+from heroes.transport.engines.mpi.leader import MpiEngine, leading, opened
 from heroes.transport.engines.mpi.world import rank
 
-__all__ = ["MpiEngine", "Served", "Service", "leading", "rank", "serve"]
+__all__ = ["MpiEngine", "Served", "leading", "opened", "rank", "serve"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
-from heroes.client.training import Trainer, one_thread, said
-from heroes.errors import HeroesError
+from heroes.client.training import Trainer, one_thread
+from heroes.errors import HeroesError, said
+from heroes.transport.engines.mpi.keeping import Keep, kept
 from heroes.transport.engines.mpi.post import Post
+from heroes.transport.opening import Follow
 from heroes.transport.wire import Frame, Parcels
 from heroes.transport.workers.keeping import write_model
 from heroes.transport.workers.setup import Setup
@@ -27,35 +27,27 @@ class Served(SystemExit):
     code = 0
 
 
-@dataclass(frozen=True)
-class Service:
-    """What a rank needs to serve, and where it keeps the final model at which width: nowhere at 0."""
-
-    setup: Setup
-    width: int = 0
-    keep: Path | None = None
-
-
 class _Stopped(BaseException):
     """It is over in the midst of something."""
 
 
-def serve(prepare: Callable[[str], Service]) -> NoReturn:
-    """Serve rank 0 until it says that it is over; then raise `Served`. `prepare` makes of rank 0's text what
-    is needed.
+def serve(follow: Follow) -> NoReturn:
+    """Serve rank 0 until it says that it is over; then raise `Served`. `follow` makes what is needed from rank
+    0's configuration as text.
 
     Rank 0 hears of interrupts, the others do not: they leave when it does.
     """
-    server = _Server(prepare)
+    server = _Server(follow)
     with one_thread(), server.undisturbed():
         server.run()
     raise Served
 
 
 class _Server:
-    def __init__(self, prepare: Callable[[str], Service]) -> None:
-        self.prepare = prepare
-        self.service: Service
+    def __init__(self, follow: Follow) -> None:
+        self.follow = follow
+        self.setup: Setup
+        self.keep: Keep | None
         self.trainer: Trainer
         self.codec = Parcels()
         self.thread = threading.current_thread()
@@ -84,7 +76,7 @@ class _Server:
                 return self._begin(frame.header["begin"])
             if "model" in frame.header:
                 return self._keep(frame)
-            return answer(self.service.setup, self.trainer, frame)
+            return answer(self.setup, self.trainer, frame)
         except _Stopped:
             return None
         finally:
@@ -92,21 +84,22 @@ class _Server:
 
     def _begin(self, text: str) -> Frame:
         try:
-            self.service = self.prepare(text)
-            setup = self.service.setup
-            self.trainer = Trainer(setup.family, setup.settings, setup.device)
+            parts = self.follow(text)
+            self.keep = kept(parts)
+            self.setup = parts.setup()
+            self.trainer = Trainer(self.setup.family, self.setup.settings, self.setup.device)
         except HeroesError as error:
             return Frame({"broken": str(error)}, {})
         except Exception as error:  # the user's model and data can fail in any way
             return Frame({"broken": said(error)}, {})
-        return Frame({"ready": True, "width": self.service.width}, {})
+        return Frame({"ready": True, "width": 0 if self.keep is None else self.keep.width}, {})
 
     def _keep(self, frame: Frame) -> Frame:
-        assert self.service.keep is not None
+        assert self.keep is not None
         try:
-            write_model(self.service.setup.family, frame.header["model"], frame.tensors, self.service.keep)
+            write_model(self.setup.family, frame.header["model"], frame.tensors, self.keep.path)
         except OSError as error:
-            return Frame({"error": f"cannot write to {str(self.service.keep)!r}: {error.strerror}"}, {})
+            return Frame({"error": f"cannot write to {str(self.keep.path)!r}: {error.strerror}"}, {})
         return Frame({"kept": True}, {})
 
     def _end(self) -> None:

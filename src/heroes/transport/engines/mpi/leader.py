@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty
 
-from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, TrainingError
-from heroes.messages import Assignment, Tensors
+from heroes.messages import Tensors
+from heroes.transport.engines.mpi.follower import serve
+from heroes.transport.engines.mpi.keeping import Keep, kept
 from heroes.transport.engines.mpi.post import STOP_SECONDS, Post
 from heroes.transport.engines.mpi.world import state, world
+from heroes.transport.opening import Follow, Opener, Parts
 from heroes.transport.wire import Bytes, Frame, Parcels
-from heroes.transport.workers.engine import WorkerEngine, steps_and_width
+from heroes.transport.workers.engine import WorkerEngine
+from heroes.transport.workers.keeping import write_model
 from heroes.transport.workers.queue import Queue
 
 _AHEAD = 2  # tasks at a rank: the one it does and the next
@@ -27,57 +31,55 @@ class MpiEngine(WorkerEngine):
     """Trains tasks on the other ranks, which have the data and a model of every width from one round to the
     next.
 
-    `begin` is what they get to set themselves up. `task_seconds`: a client that takes longer is given up; its
-    rank gets nothing more until it answers. `close` lets them go; another engine may begin after that.
+    A client that takes longer than `parts.task_seconds` is given up; its rank gets nothing more until it
+    answers. `keep` is where rank 0 itself keeps the final model.
     """
 
-    def __init__(
-        self,
-        data: FederatedData,
-        batch_size: int = 500,
-        *,
-        begin: str = "",
-        task_seconds: float = 600.0,
-        cost: Callable[[Assignment], float] = steps_and_width,
-    ) -> None:
-        self.ranks = ranks()
-        self.ranks.seconds = task_seconds
-        self.ranks.begin(begin)
-        super().__init__(self.ranks, data, batch_size, cost)
+    def __init__(self, ranks: Ranks, parts: Parts, keep: Keep | None = None) -> None:
+        super().__init__(ranks, parts.data, parts.batch_size, parts.cost, parts.trainer.settings.objective)
+        self.ranks = ranks
+        self.family = parts.trainer.family
+        self.keep = keep
 
-
-@dataclass
-class _Open:
-    """The ranks that are led at present: MPI has one world for everybody in a process."""
-
-    ranks: Ranks | None = None
-
-
-_open = _Open()
-
-
-def ranks() -> Ranks:
-    """The other ranks, for rank 0; they wait until they are told to begin or to stop."""
-    if state.broken:
-        raise TrainingError("a rank did not leave at the end of the last run; this job can do no other")
-    if _open.ranks is None:
-        if world().size < 2:
-            raise ConfigError(
-                "engine.name is 'mpi' but there is only one process; start several, the first leads and the others train, for "
-                "example mpiexec -n 5 heroes run digits --engine mpi; or say --engine processes"
-            )
-        _open.ranks = Ranks(world().size - 1)
-    return _open.ranks
+    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
+        """Every rank writes the model that it would use, if there is a place for it."""
+        if self.keep is not None:
+            self.ranks.hand_out(tensors_of_width)
+            write_model(self.family, self.keep.width, tensors_of_width(self.keep.width), self.keep.path)
 
 
 @contextmanager
-def leading() -> Iterator[None]:
-    """Rank 0 leads: whatever happens inside, the other ranks are told to stop at the end."""
-    led = ranks()
-    try:
-        yield
-    finally:
-        led.close()
+def leading(follow: Follow) -> Iterator[Opener]:
+    """Rank 0 leads, and gets what opens the engine: whatever happens inside, the other ranks are told to stop
+    at the end. They serve here, with what `follow` makes of rank 0's configuration, and never come out.
+    """
+    if world().rank > 0:
+        serve(follow)
+    with led() as ranks:
+        yield partial(opened, ranks=ranks)
+
+
+@contextmanager
+def led() -> Iterator[Ranks]:
+    """The other ranks, for rank 0; they wait until they are told to begin, and stop at the end."""
+    if state.broken:
+        raise TrainingError("a rank did not leave at the end of the last run; this job can do no other")
+    if world().size < 2:
+        raise ConfigError(
+            "engine.name is 'mpi' but there is only one process; start several, the first leads and the others train, for "
+            "example mpiexec -n 5 heroes run digits --engine mpi; or say --engine processes"
+        )
+    with closing(Ranks(world().size - 1)) as ranks:
+        yield ranks
+
+
+@contextmanager
+def opened(parts: Parts, ranks: Ranks | None = None) -> Iterator[MpiEngine]:
+    """The engine, once these ranks, or all there are, have been told to begin."""
+    with led() if ranks is None else nullcontext(ranks) as there:
+        keep = kept(parts)
+        there.begin(parts.config, parts.task_seconds)
+        yield MpiEngine(there, parts, keep)
 
 
 @dataclass
@@ -105,8 +107,9 @@ class Ranks:
         self.post = Post()
         self.all = [_Rank(number) for number in range(1, size + 1)]
 
-    def begin(self, text: str) -> None:
-        """Let all of them set themselves up."""
+    def begin(self, text: str, seconds: float) -> None:
+        """Let all of them set themselves up from the configuration as text. Clients get so many seconds."""
+        self.seconds = seconds
         for rank in self.all:
             self._send(rank, Frame({"begin": text}, {}))
             rank.since = time.monotonic()
@@ -144,9 +147,6 @@ class Ranks:
         """Let them leave. One that does not within seconds is left to mpiexec, which ends it when this
         process has ended.
         """
-        if _open.ranks is not self:
-            return
-        _open.ranks = None
         try:
             for rank in self.all:
                 self.post.send(rank.number, b"")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heroes.client.training import said
-from heroes.errors import ExchangeError, TrainingError
+from heroes.errors import ExchangeError, TrainingError, said
 from heroes.transport.engines.mpi.world import state, world
 from heroes.transport.wire import Bytes
 

@@ -1,4 +1,4 @@
-"""What all schemes have in common: the same clients, the widths they serve, lost updates, states that stay as
+"""What all strategies have in common: the same clients, the widths they serve, lost updates, states that stay as
 they were.
 """
 
@@ -14,13 +14,12 @@ from heroes.federation import Stop
 from heroes.fleet.devices import FLEETS, Fleet
 from heroes.rounds import run
 from heroes.slices.cuts import cut_out
+from heroes.strategies.registry import BUILT_IN
 
-SCHEMES = ["heroes", "fedavg", "adp", "heterofl", "flanc"]
 
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_all_schemes_meet_the_same_clients_on_the_same_day(world, name):
-    entries = [entry for _, entry in run(world.federation(world.scheme(name)), Stop(3))]
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_all_strategies_meet_the_same_clients_on_the_same_day(world, name):
+    entries = [entry for _, entry in run(world.federation(world.strategy(name)), Stop(3))]
     fleet = Fleet(FLEETS["boards"], 12, 1)
     for entry, wanted in zip(entries, [(1, 2, 7, 8), (3, 4, 10, 11), (2, 3, 6, 10)], strict=True):
         assert tuple(c.client for c in entry.clients) == wanted
@@ -31,26 +30,26 @@ def test_all_schemes_meet_the_same_clients_on_the_same_day(world, name):
         assert [c.transfer_seconds for c in entry.clients] == pytest.approx(moved)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-def test_accuracy_is_told_for_the_widths_a_scheme_can_serve(world, name):
-    widths = (3,) if name in ("fedavg", "adp") else (1, 2, 3)
-    federation = world.federation(world.scheme(name))
-    assert federation.strategy.widths == widths
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_accuracy_is_told_for_the_widths_a_strategy_can_serve(world, name):
+    federation = world.federation(world.strategy(name))
+    widths = federation.strategy.widths
+    assert widths in ((3,), (1, 2, 3))
     *_, (state, last) = run(federation, Stop(2))
     assert tuple(last.accuracy_by_width) == widths
     assert last.accuracy == last.accuracy_by_width[3]
     for width in widths:
         model = federation.family.dense(width)
-        sent = cut_out(state.tensors, federation.strategy.cut(federation.strategy.serve(width)))
+        sent = cut_out(state.tensors, federation.strategy.cut(federation.strategy.selection(width)))
         model.load(federation.family.plain_weights(sent))
         test = world.data().test
         right = (model.module(test.inputs).argmax(dim=1) == test.targets).double().mean()
         assert last.accuracy_by_width[width] == pytest.approx(float(right))
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_lost_updates_do_not_count(world, name):
-    strategy = world.scheme(name)
+    strategy = world.strategy(name)
     state = strategy.begin(0)
     plan = strategy.assign(state, world.cohort([4e8, 4e8, 4e8]))
     kept = [pair for pair in world.answers(plan, strategy, state, [1.0, 50.0, 3.0]) if pair[0].client != 11]
@@ -62,9 +61,9 @@ def test_lost_updates_do_not_count(world, name):
     assert (after.round, nobody.round) == (1, 1)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-def test_no_scheme_changes_the_state_it_was_given(world, name):
-    strategy = world.scheme(name)
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_no_strategy_changes_the_state_it_was_given(world, name):
+    strategy = world.strategy(name)
     state = strategy.begin(0)
     kept = copy.deepcopy(state)
     plan = strategy.assign(state, world.cohort([4e8, 1e8, 2e8]))

@@ -1,0 +1,23 @@
+"""Names to objects: the only room that knows every other. The configuration stops here; below it there are plain
+values.
+
+`whole` puts a federation together, from the user's own parts (`own`), the pretend world (`world`), what clients
+need (`clients`) and what the server needs (`server`).
+"""
+
+from heroes.assemble.clients import at_clients, at_node
+from heroes.assemble.own import NOTHING, Own, OwnData
+from heroes.assemble.server import stop_rule
+from heroes.assemble.whole import assembled, entered, followed
+
+__all__ = [
+    "NOTHING",
+    "Own",
+    "OwnData",
+    "assembled",
+    "at_clients",
+    "at_node",
+    "entered",
+    "followed",
+    "stop_rule",
+]

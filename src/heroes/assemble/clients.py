@@ -1,0 +1,154 @@
+"""What is needed where clients train, and what their work costs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from heroes.assemble.own import NOTHING, Own
+from heroes.assemble.world import dataset, federated, model_build, named_model, shared
+from heroes.client.extras import LABELS
+from heroes.client.objectives import Objective, make_objective
+from heroes.client.optimisers import AdamW, Sgd
+from heroes.client.terms import Orthogonality, Proximal, Term
+from heroes.client.training import LocalSettings, Trainer
+from heroes.contracts import LocalOptimiser
+from heroes.data import Examples, FederatedData, Progress
+from heroes.errors import ConfigError, DataError, TrainingError
+from heroes.fleet import step_flops
+from heroes.models.family import Family
+from heroes.planning.loads import Costs
+from heroes.settings.config import Config, parse
+from heroes.slices.exchange import tensors_bytes
+from heroes.strategies.base import Duties
+
+
+def at_clients(
+    config: Config, own: Own = NOTHING, progress: Progress | None = None
+) -> tuple[Trainer, FederatedData]:
+    """What is needed where clients train: who trains, and all data, shared out."""
+    device = torch_device(config.training.device)
+    settings = local_settings(config, objective(config, own))
+    if own.model is None:
+        named_model(config.model.name)  # before data is read, which may take long
+    chosen = shared(config, own.data) or federated(config, dataset(config, progress))
+    if len(chosen.shares) != config.federation.clients:
+        raise ConfigError(
+            f"federation.clients is {config.federation.clients} but the data is shared over "
+            f"{len(chosen.shares)} clients"
+        )
+    check_targets(settings, chosen)
+    build = own.model or model_build(config, chosen)
+    return Trainer(Family(build, config.model.max_width, config.model.rank_ratio), settings, device), chosen
+
+
+def at_node(own: Own, text: str, client: int) -> tuple[Trainer, FederatedData]:
+    """What a client somewhere else trains with, from the server's configuration as text."""
+    return _at_node(own, text)
+
+
+@lru_cache(maxsize=2)
+def _at_node(own: Own, text: str) -> tuple[Trainer, FederatedData]:
+    """Kept from one message to the next, for whichever clients this process has."""
+    return at_clients(parse(tomllib.loads(text), own.strategy_class), own)
+
+
+def local_settings(config: Config, aim: Objective) -> LocalSettings:
+    """How clients train under the configured strategy."""
+    t, duties = config.training, config.strategy.duties(config.training.probes)
+    return LocalSettings(
+        batch_size=t.batch_size,
+        objective=aim,
+        terms=terms(config, duties),
+        optimiser=local_optimiser(config),
+        clip=t.clip,
+        train_in=t.train_in if config.strategy.holds == "factors" else "dense",
+        probes=duties.probes,
+        up_bits=config.exchange.up_bits,
+        scaler=duties.scaler,
+        mask_absent_labels=duties.mask_absent_labels,
+        sends=duties.sends,
+    )
+
+
+def objective(config: Config, own: Own) -> Objective:
+    """What is minimised and what is measured; parts may be the user's own."""
+    aim, wanted = config.objective, config.federation.target_accuracy
+    if wanted is not None and "accuracy" not in aim.measured:
+        raise ConfigError(
+            f"federation.target_accuracy is {wanted:g} but accuracy is not measured: objective.metrics has "
+            f"{', '.join(aim.measured)}; federation.target is for {aim.measured[0]}"
+        )
+    return make_objective(aim.name, aim.measured, aim.label_smoothing, own.loss, own.metrics)
+
+
+def terms(config: Config, duties: Duties) -> tuple[Term, ...]:
+    """What clients add to their loss: what the strategy asks for, then what the configuration does."""
+    weight, mu = config.training.regulariser, config.objective.proximal
+    penalty: tuple[Term, ...] = (Orthogonality(weight),) if weight else ()
+    return (*duties.terms, *penalty, *((Proximal(mu),) if mu else ()))
+
+
+def local_optimiser(config: Config) -> LocalOptimiser:
+    """How clients move their parameters."""
+    t = config.training
+    if t.optimiser == "adamw":
+        return AdamW(t.momentum, t.beta2, t.epsilon, t.weight_decay)
+    return Sgd(t.momentum, t.weight_decay)
+
+
+def check_targets(settings: LocalSettings, data: FederatedData) -> None:
+    """Whether the targets are what the objective and the strategy learn from."""
+    for examples in (data.train, data.test):
+        settings.objective.loss.check(examples.targets)
+        if not examples.are_classes and (settings.mask_absent_labels or LABELS in settings.sends):
+            keys = "strategy.mask_absent_labels and strategy.label_split"
+            kind = f"{examples.targets.dtype} of shape {tuple(examples.targets.shape)}"
+            raise ConfigError(f"{keys} need class labels, but targets are {kind}; use false for both")
+
+
+def measure_costs(family: Family, train: Examples, local: LocalSettings, down_bits: int) -> Costs:
+    """What each width costs clients that train like this."""
+    dense, step = _flops(family, train, local)
+    held = family.weight_shapes if local.train_in == "dense" else family.tensor_shapes
+    shapes = [list(held(width).values()) for width in range(1, family.max_width + 1)]
+    extra = [sum(each.nbytes(of_width) for each in local.sends) for of_width in shapes]
+    up = np.array([tensors_bytes(of_width, local.up_bits) for of_width in shapes]) + np.array(extra)
+    down = np.array([tensors_bytes(of_width, down_bits) for of_width in shapes])
+    return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down)
+
+
+def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[int], list[int]]:
+    """Of a step at every width: of the dense model, and of what is trained."""
+    inputs, targets = train.batch(np.arange(local.batch_size) % len(train), torch.device("cpu"))
+    widths, mean = range(1, family.max_width + 1), local.objective.loss.mean
+    try:
+        dense = [step_flops(family.dense(width).module, inputs, targets, mean) for width in widths]
+        if local.train_in != "factors":
+            return dense, dense
+        return dense, [step_flops(family.composed(width).module, inputs, targets, mean) for width in widths]
+    except TrainingError as error:  # outputs do not fit the loss, or a loss of the user's failed
+        raise DataError(str(error)) from error
+    except Exception as error:  # the user's model can fail in any way
+        shape = tuple(inputs.shape[1:])
+        raise DataError(
+            f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}): {error}"
+        ) from error
+
+
+def torch_device(name: str) -> torch.device:
+    """The device of this name; `auto` is the fastest there is."""
+    there: dict[str, Callable[[], bool]] = {
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+        "cpu": lambda: True,
+    }
+    if name == "auto":
+        return torch.device(next(kind for kind, is_there in there.items() if is_there()))
+    if not there[name]():
+        raise ConfigError(f"training.device is {name!r} but this machine has none; use auto or cpu")
+    return torch.device(name)

@@ -1,0 +1,102 @@
+"""What the server goes by: the strategy's ground, who can be asked and who is, optimiser, privacy, when to stop."""
+
+from __future__ import annotations
+
+import math
+
+from heroes.assemble.clients import measure_costs
+from heroes.assemble.own import Own
+from heroes.assemble.world import named
+from heroes.client.training import Trainer, one_thread
+from heroes.contracts import Availability, Engine, Sampler, ServerOptimiser
+from heroes.data import FederatedData
+from heroes.errors import ConfigError
+from heroes.federation import Stop
+from heroes.fleet import Connected, DayAndNight, Faults
+from heroes.models.family import Family
+from heroes.planning.loads import Costs
+from heroes.planning.schedule import LearningRate
+from heroes.server.defence import overlay
+from heroes.server.optimisers import Adam, Momentum, Yogi
+from heroes.server.privacy import Privacy
+from heroes.server.sampling import SAMPLERS, fitting
+from heroes.settings.config import Config
+from heroes.slices.feedback import Feedback
+from heroes.strategies.base import Ground, Strategy
+
+
+def planned(config: Config, trainer: Trainer, data: FederatedData) -> tuple[Strategy, Costs]:
+    """The strategy, and what each width costs under it."""
+    with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
+        costs = measure_costs(trainer.family, data.train, trainer.settings, config.exchange.down_bits)
+    return config.strategy.on(ground(config, trainer.family, costs)), costs
+
+
+def ground(config: Config, family: Family, costs: Costs) -> Ground:
+    """What the run gives its strategy."""
+    t, f = config.training, config.federation
+    return Ground(
+        family=family,
+        costs=costs,
+        learning_rate=LearningRate(t.learning_rate, t.learning_rate_decay, t.learning_rate_floor),
+        overlay=overlay(config.robust.combine, config.robust.trim),
+        rounds=f.rounds,
+        time_budget=f.time_budget,
+        count_download=config.fleet.count_download
+        or config.engine.clock == "wall",  # real ones take real time
+        probes=t.probes,
+        probe_every=t.probe_every,
+    )
+
+
+def availability(faults: Faults | None, engine: Engine) -> Availability:
+    """Who can be asked: those awake in the pretend world, those that a real engine can reach, or everybody."""
+    if faults is not None and faults.availability != "always":
+        return DayAndNight(faults)
+    return Connected(engine.present)
+
+
+def sampler(config: Config, own: Own) -> Sampler:
+    """Who chooses the clients: the user's own sampler, or the named one."""
+    if own.sampler is not None:
+        return fitting(own.sampler)
+    return named("federation.sampler", config.federation.sampler, SAMPLERS)()
+
+
+def server_optimiser(config: Config) -> ServerOptimiser | None:
+    """What makes a step of a round's change, if it is not added as it is."""
+    o = config.optimiser
+    if o.name == "none":
+        return None
+    if o.name == "momentum":
+        return Momentum(1.0 if o.rate == "auto" else o.rate, o.momentum)
+    kind = Adam if o.name == "adam" else Yogi
+    return kind(0.01 if o.rate == "auto" else o.rate, o.momentum, o.beta2, o.epsilon)
+
+
+def privacy(config: Config, chooser: Sampler) -> Privacy | None:
+    """What hides each client's part, if it is to be hidden."""
+    p, f = config.privacy, config.federation
+    if p.noise == 0:
+        return None
+    if not chooser.uniform:
+        raise ConfigError(
+            f"privacy.noise is {p.noise}: its accountant covers clients drawn uniformly without replacement, which "
+            f"the sampler {chooser.name!r} does not do; use federation.sampler = 'uniform' or privacy.noise = 0"
+        )
+    drawn = math.ceil(f.cohort * config.server.oversample)
+    seed = config.seed if p.source == "seed" else None
+    return Privacy(
+        p.clip, p.noise, p.delta, f.clients, drawn, seed, sampled=config.faults.availability == "always"
+    )
+
+
+def feedback(strategy: Strategy) -> Feedback:
+    """A place for what rounding leaves out, for the tensors of this strategy."""
+    return Feedback({name: tuple(tensor.shape) for name, tensor in strategy.begin(0).tensors.items()})
+
+
+def stop_rule(config: Config) -> Stop:
+    f = config.federation
+    traffic = None if f.traffic_budget is None else int(f.traffic_budget * 1e6)
+    return Stop(f.rounds, f.time_budget, traffic, f.target_accuracy, f.target_loss, f.target)

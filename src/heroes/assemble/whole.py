@@ -1,0 +1,126 @@
+"""A whole federation from a configuration and the user's own parts, with its engine open."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+
+from heroes.assemble import server as parts_of_server
+from heroes.assemble.clients import at_clients, at_node
+from heroes.assemble.own import NOTHING, Own
+from heroes.assemble.server import planned
+from heroes.assemble.world import fleet_kind
+from heroes.client.training import Trainer
+from heroes.data import FederatedData, Progress
+from heroes.errors import ConfigError
+from heroes.federation import Federation, Policy
+from heroes.fleet import Faults, Fleet, MeasuredFleet, VirtualClock, WallClock
+from heroes.messages import Assignment
+from heroes.planning.loads import Costs
+from heroes.server.defence import Defence
+from heroes.settings.config import Config, parse, to_toml
+from heroes.settings.sections import FaultsConfig
+from heroes.strategies.base import Strategy
+from heroes.transport.engines.faulty import FaultyEngine
+from heroes.transport.opening import Opener, Parts, room
+
+
+def entered(
+    config: Config, own: Own = NOTHING, engine: Opener | None = None
+) -> AbstractContextManager[Opener]:
+    """Yields what opens the engine: the user's `engine`, else the one that the configuration names. Of a job
+    of several processes only the one that leads comes out; the others serve it until the context ends.
+    """
+    if engine is None:
+        return room(config.engine.name, partial(followed, own))
+    if not callable(engine):
+        raise ConfigError(
+            f"engine is {engine!r}; give a function that opens an engine of your own from "
+            "heroes.transport.opening.Parts, or name one with engine.name in the configuration"
+        )
+    return nullcontext(engine)
+
+
+@contextmanager
+def assembled(
+    config: Config, opener: Opener, own: Own = NOTHING, progress: Progress | None = None
+) -> Iterator[Federation]:
+    """Everything that takes part in the run that the configuration describes, with the user's own parts in
+    their places. The engine that `opener` opens is open inside.
+    """
+    drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
+    trainer, data = at_clients(config, own, progress)
+    strategy, costs = planned(config, trainer, data)
+    chooser = parts_of_server.sampler(config, own)
+    troubled = config.faults != FaultsConfig()
+    faults = (
+        Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
+    )
+    server = config.server
+    wall = WallClock(server.deadline, server.deadline_factor) if config.engine.clock == "wall" else None
+    fleet = drawn if wall is None else MeasuredFleet(drawn)
+    parts = engine_parts(config, own, trainer, data, strategy, costs)
+    with opener(replace(parts, clock=wall, progress=progress)) as carrier:
+        engine = carrier if faults is None else FaultyEngine(carrier, faults)
+        yield Federation(
+            strategy=strategy,
+            engine=engine,
+            clock=wall or VirtualClock(faults, server.deadline, server.deadline_factor),
+            fleet=fleet,
+            cohort=config.federation.cohort,
+            seed=config.seed,
+            family=trainer.family,
+            sends=trainer.settings.sends,
+            down_bits=config.exchange.down_bits,
+            feedback=parts_of_server.feedback(strategy) if config.exchange.error_feedback else None,
+            availability=parts_of_server.availability(faults, engine),
+            sampler=chooser,
+            policy=Policy(server.at_least, server.attempts, server.oversample),
+            defence=Defence(config.robust.clip, config.robust.guard, config.robust.guard_factor),
+            privacy=parts_of_server.privacy(config, chooser),
+            optimiser=parts_of_server.server_optimiser(config),
+            average=config.evaluation.average,
+        )
+
+
+def followed(own: Own, text: str) -> Parts:
+    """What a process of a job needs that serves the leading one, from that one's configuration as text."""
+    config = parse(tomllib.loads(text), own.strategy_class)
+    trainer, data = at_clients(config, own)
+    return engine_parts(config, own, trainer, data, *planned(config, trainer, data))
+
+
+def engine_parts(
+    config: Config, own: Own, trainer: Trainer, data: FederatedData, strategy: Strategy, costs: Costs
+) -> Parts:
+    """What any engine opens from, in plain values."""
+    e = config.engine
+
+    def flops(assignment: Assignment) -> float:
+        width = assignment.selection.width - 1
+        probing = 2 * trainer.settings.probes * costs.probe_flops[width] if assignment.probes else 0.0
+        return float(assignment.tau * costs.step_flops[width] + probing)
+
+    return Parts(
+        trainer,
+        data,
+        config.evaluation.batch_size,
+        config=to_toml(config),
+        prepare=None if own.elsewhere is None else partial(at_node, own.elsewhere),
+        cohort=config.federation.cohort,
+        asked=math.ceil(config.federation.cohort * config.server.oversample),
+        least=config.server.at_least,
+        workers=e.workers,
+        start=None if e.start == "auto" else e.start,
+        task_seconds=e.task_seconds,
+        wait_seconds=e.wait_seconds,
+        down_bits=config.exchange.down_bits,
+        cost=flops,
+        widths=strategy.widths,
+        model_out=e.model_out,
+        model_width=e.model_width,
+    )

@@ -1,0 +1,120 @@
+"""What the configuration names of the world: data and how it is shared out, the model, the fleet."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from heroes import plugins, seeds
+from heroes.data import PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
+from heroes.errors import ConfigError, DataError, did_you_mean
+from heroes.fleet import FLEETS, Fleet, FleetKind, read_fleet
+from heroes.models import MODELS
+from heroes.models.family import Build
+from heroes.settings.config import Config
+
+T = TypeVar("T")
+
+
+def named(key: str, name: str, choices: Mapping[str, T]) -> T:
+    """The choice of this name, or an error that says which key is wrong."""
+    if name not in choices:
+        raise ConfigError(f"{key} is {name!r}: {did_you_mean(name, choices)}")
+    return choices[name]
+
+
+def dataset(config: Config, progress: Progress | None = None) -> Dataset:
+    """The named data set, with the options that the configuration has for it."""
+    named("data.partition", config.data.partition, PARTITIONS)
+    takes = {field.name for field in fields(DataOptions)}
+    options = {key: value for key, value in config.data.model_dump().items() if key in takes}
+    options |= {
+        key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None
+    }
+    found = load(config.data.name, DataOptions(**{"seed": config.seed, "progress": progress, **options}))
+    if found.skipped and progress is not None:
+        progress(f"{len(found.skipped)} files left out, for example {found.skipped[0]}", 0, None)
+    return found
+
+
+def shared(config: Config, data: object) -> FederatedData | None:
+    """The user's data, shared out if it is not yet."""
+    if data is None or isinstance(data, FederatedData):
+        return data
+    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Examples) for part in data):
+        data = Dataset(*data)
+    if not isinstance(data, Dataset):
+        raise DataError(
+            f"data is a {type(data).__name__}; give (train, test) as heroes.Examples, or heroes.FederatedData"
+        )
+    return federated(config, data)
+
+
+def federated(config: Config, data: Dataset) -> FederatedData:
+    """Share the training examples out as the configuration says."""
+    name, clients = config.data.partition, config.federation.clients
+    named("data.partition", name, PARTITIONS)
+    d = config.data
+    level = {"gamma": d.gamma, "by_device": d.gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
+    shares = share_out(
+        name,
+        data.train.targets.numpy(),
+        clients,
+        seeds.stream(config.seed, "partition"),
+        level,
+        owners=data.owners,
+        device_of=Fleet(fleet_kind(config), clients, config.seed).device_of if name == "by_device" else None,
+        examples_per_client=d.examples_per_client,
+    )
+    return FederatedData(data.train, data.test, shares, len(data.class_names) or None)
+
+
+def model_build(config: Config, data: FederatedData) -> Build:
+    """The named model with the options that it takes, for as many classes, channels and pixels as the data has.
+
+    Targets that are floats are no classes: then the model has as many outputs as it is told.
+    """
+    build = named_model(config.model.name)
+    takes = inspect.signature(build).parameters
+    shape = data.train.inputs.shape
+    found = {"image": shape[-1], "channels": shape[1] if len(shape) == 4 else 3}
+    if not data.train.targets.dtype.is_floating_point:
+        shown = int(max(data.train.targets.max(), data.test.targets.max())) + 1
+        found["classes"] = data.classes or shown
+    wanted = (found | config.model.model_dump()).items()
+    return partial(build, **{key: value for key, value in wanted if key in takes and key != "name"})
+
+
+def named_model(name: str) -> Build:
+    """The model of this name, built in or another package's."""
+    build = plugins.find("model", "model.name", name, MODELS)
+    if not callable(build):
+        raise ConfigError(
+            f"the model {name!r} is {build!r}; it should be a function build(width) -> nn.Module"
+        )
+    return build
+
+
+def fleet_kind(config: Config) -> FleetKind:
+    """The named fleet, with what the configuration puts in its place."""
+    kind = named_fleet(config.fleet.name) if config.fleet.csv is None else read_fleet(Path(config.fleet.csv))
+    own = config.fleet.model_dump(include={"upload", "download", "jitter"}, exclude_none=True)
+    if kind.measured_links and own.keys() & {"upload", "download"}:
+        if not {"upload", "download"} <= own.keys():
+            raise ConfigError(
+                f"the links of fleet {config.fleet.name!r} are measured pairs; give both fleet.upload and fleet.download, or none"
+            )
+        own["measured_links"] = False
+    return replace(kind, **own)
+
+
+def named_fleet(name: str) -> FleetKind:
+    """The fleet of this name, built in or another package's."""
+    kind = plugins.find("fleet", "fleet.name", name, FLEETS)
+    if not isinstance(kind, FleetKind):
+        raise ConfigError(f"the fleet {name!r} is {kind!r}; it should be a heroes.fleet.FleetKind")
+    return kind

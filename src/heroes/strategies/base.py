@@ -1,0 +1,200 @@
+"""What every strategy is built on: its settings are fields, what it needs of a run is its ground.
+
+A strategy is one class in one file. Its fields are its section of the configuration; its class attributes say
+what it holds and how it looks in plots; its methods decide who trains what for how long, and how answers become
+the next model. It is frozen and remembers nothing: what must survive a round is in the state.
+
+Importing a strategy does not import torch, so that a configuration can be read without it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import PrivateAttr
+
+from heroes.errors import HeroesError
+from heroes.fields import Positive, Section, Whole
+from heroes.messages import Assignment, Cohort, Facts, Integers, Plan, Selection, ServerState, Update
+from heroes.planning.loads import Costs, Load, assignments, load_of, widths_afforded
+from heroes.planning.schedule import LearningRate
+from heroes.slices.blocks import grid_selection
+from heroes.slices.cuts import Cut, Overlay, Part
+
+if TYPE_CHECKING:
+    from heroes.client.extras import Extra
+    from heroes.client.terms import Term
+    from heroes.models.family import Family
+
+Answers = Iterable[tuple[Assignment, Update]]
+StepLimit = Positive | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a run gives a strategy to stand on.
+
+    `overlay` lays answers over the global tensors: the mean, or a sturdier one. `probes` is the number of
+    batches that the configuration grants for estimates, made every `probe_every` rounds.
+    """
+
+    family: Family
+    costs: Costs
+    learning_rate: LearningRate
+    overlay: Overlay
+    rounds: int = 1
+    time_budget: float | None = None
+    count_download: bool = True
+    probes: int = 0
+    probe_every: int = 1
+
+
+@dataclass(frozen=True)
+class Duties:
+    """What a strategy asks of its clients besides plain training.
+
+    `probes`: batches on which they measure their loss. `terms`: what is added to the loss. `sends`: what goes
+    back besides the tensors. `scaler` multiplies hidden activations by what a narrow model lacks in width, and
+    `mask_absent_labels` leaves classes that a client does not hold out of its loss.
+    """
+
+    probes: int = 0
+    terms: tuple[Term, ...] = ()
+    sends: tuple[Extra, ...] = ()
+    scaler: bool = False
+    mask_absent_labels: bool = False
+
+
+class Strategy(Section):
+    """A way to train a federation. By default every width is served and answers are averaged over their holders."""
+
+    name: str = ""
+    """the strategy"""
+
+    holds: ClassVar[Literal["weights", "factors"]] = "weights"
+    """what the global model consists of: dense weights, or basis and coefficient of every composed layer"""
+    colour: ClassVar[str] = ""
+    """in plots; one of the spare colours where it is empty"""
+    marker: ClassVar[str] = "P"
+    """in plots, as matplotlib names it"""
+    tuned: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """for an experiment by name: the settings, of any section, that suit this strategy"""
+    literal: ClassVar[Mapping[str, Any]] = {}
+    """the settings that follow the publication to the letter, where they are not the defaults"""
+
+    _ground: Ground | None = PrivateAttr(default=None)
+
+    def on(self, ground: Ground) -> Self:
+        """The same strategy, ready to run."""
+        ready = self.model_copy()
+        ready._ground = ground
+        return ready
+
+    @property
+    def ground(self) -> Ground:
+        """What the run gave it."""
+        if self._ground is None:
+            raise HeroesError(
+                f"the strategy {self.name!r} is not part of a run yet; strategy.on(ground) makes it so"
+            )
+        return self._ground
+
+    @property
+    def family(self) -> Family:
+        """The model family that is trained."""
+        return self.ground.family
+
+    # what it asks of clients, and what they tell
+
+    def duties(self, probes: int) -> Duties:
+        """What clients do besides training; `probes` is how many batches the configuration grants for estimates."""
+        return Duties()
+
+    def reveals(self) -> str | None:
+        """What clients tell the server that noise on their changes cannot hide, and what to do; None is nothing."""
+        return None
+
+    # the model
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The widths it can serve, narrowest first; the last is the complete model."""
+        return tuple(range(1, self.family.max_width + 1))
+
+    def begin(self, seed: int) -> ServerState[Any]:
+        """The state before the first round."""
+        whole = self.family.initial if self.holds == "factors" else self.family.initial_weights
+        return ServerState(0, whole(seed), None)
+
+    def selection(self, width: int) -> Selection:
+        """The part of the global model that is the model of this width: the leading channel groups."""
+        return grid_selection(tuple(range(width)), self.family.max_width)
+
+    def cut(self, selection: Selection) -> Cut:
+        """Where the tensors of a selection lie in the global tensors."""
+        return (
+            self.family.cut(selection)
+            if self.holds == "factors"
+            else self.family.cut_weights(selection.groups)
+        )
+
+    # a round
+
+    def choose_widths(self, cohort: Cohort) -> Integers:
+        """The width of every client: here the complete model for all."""
+        return np.full(len(cohort), self.family.max_width, dtype=np.int64)
+
+    def afforded(self, cohort: Cohort, step_limit: StepLimit) -> Integers:
+        """For every client the largest width whose step keeps to the limit, in seconds."""
+        limit = None if step_limit == "auto" else step_limit
+        return widths_afforded(cohort, self.ground.costs, limit)
+
+    def load(self, cohort: Cohort, probes: int = 0) -> Load:
+        """What the chosen widths cost the clients, in seconds and bytes."""
+        ground, widths = self.ground, self.choose_widths(cohort)
+        return load_of(cohort, widths, ground.costs, probes=probes, count_download=ground.count_download)
+
+    @abstractmethod
+    def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:
+        """What every client of the cohort does in this round, in the cohort's order."""
+
+    def same_tau(
+        self, state: ServerState[Any], cohort: Cohort, load: Load, tau: int, rule: str = "fixed"
+    ) -> Plan:
+        """Everyone trains what is selected for its width for the same number of steps; `rule` says why so many."""
+        selections = [self.select(state, width) for width in load.widths.tolist()]
+        rate = self.ground.learning_rate.at(state.round)
+        given = assignments(state.round + 1, cohort, load, rate, selections, [tau] * len(cohort))
+        return Plan(given, {"tau_star": float(tau), "rule": rule})
+
+    def select(self, state: ServerState[Any], width: int) -> Selection:
+        """What a client of this width trains in this round: by default what is served at that width."""
+        return self.selection(width)
+
+    def aggregate(
+        self, state: ServerState[Any], plan: Plan, answers: Answers
+    ) -> tuple[ServerState[Any], Facts]:
+        """The state after the round, and what to record of it. Answers come in plan order, one at a time."""
+        return self.averaged(state, (self.part(*answer) for answer in answers)), {}
+
+    def part(self, assignment: Assignment, update: Update) -> Part:
+        """What one answer adds, and where."""
+        return self.cut(assignment.selection), update.tensors
+
+    def averaged(self, state: ServerState[Any], parts: Iterator[Part]) -> ServerState[Any]:
+        """The state one round on: every element the mean over the parts that hold it, or its old value."""
+        return replace(state, round=state.round + 1, tensors=self.ground.overlay(state.tensors, parts))
+
+
+class SameTau(Strategy):
+    """A strategy under which everyone does the same number of local steps in every round."""
+
+    tau: Whole = 10
+    """local steps of everyone in every round"""
+
+    def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:
+        return self.same_tau(state, cohort, self.load(cohort), self.tau)

@@ -1,0 +1,37 @@
+"""Runs that heroes 0.1.0 began: they go on, and end with the bits that 0.1.0 would have written."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import heroes
+
+ARCHIVE = Path(__file__).with_name("runs-0.1.0.tar.gz")
+
+
+@pytest.mark.parametrize("name", ["heroes", "adp"])
+def test_a_run_of_version_0_1_0_goes_on_and_ends_with_its_bits(tmp_path, name):
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    folder = tmp_path / name
+    done = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    (folder / "records.jsonl").write_text("".join(done[:3]))  # as the last checkpoint has it
+    finished = heroes.resume(folder)
+    expected = load_file(folder / "expected.safetensors")
+    found = load_file(folder / "model.safetensors")
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[tensor], value) for tensor, value in expected.items())
+    assert all(
+        torch.equal(finished.state.tensors[tensor], found[tensor]) for tensor in finished.state.tensors
+    )
+    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    before = [json.loads(line) for line in (folder / "expected.jsonl").read_text().splitlines()]
+    assert len(rows) == 4
+    same = ("round", "seconds", "waiting", "traffic", "loss", "accuracy", "test_loss", "stopped")
+    assert [[row[key] for key in same] for row in rows] == [[row[key] for key in same] for row in before]
