@@ -62,7 +62,7 @@ def test_the_example_with_an_own_model_learns_and_stays_short() -> None:
 def test_the_trained_model_comes_out_at_any_width_and_scores_as_recorded() -> None:
     run = heroes.run(heroes.recipes.digits(rounds=3))
     _, test = heroes.data.load_digits()
-    for width, accuracy in run.records[-1].accuracy_by_width.items():
+    for width, accuracy in run.records[-1].score_by_width.items():
         scores = run.model(width)(test.inputs)
         assert float((scores.argmax(1) == test.targets).float().mean()) == pytest.approx(accuracy, abs=0.004)
 

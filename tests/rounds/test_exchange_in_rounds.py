@@ -129,7 +129,7 @@ def test_every_strategy_runs_and_learns_with_few_bits_and_repeats_from_its_seed(
     assert [entry for _, entry in first] == [entry for _, entry in second]
     assert same(first[-1][0].tensors, second[-1][0].tensors)
     assert all(entry.missing == () for _, entry in first)
-    assert max(first[-1][1].accuracy_by_width.values()) > 0.6  # Flanc's widest has no participant here
+    assert max(first[-1][1].score_by_width.values()) > 0.6  # Flanc's widest has no participant here
 
 
 def test_rounding_up_or_down_is_drawn_from_the_clients_seed(world):

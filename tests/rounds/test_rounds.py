@@ -28,8 +28,9 @@ ENTRY = RoundRecord(
     loss=0.7,
     missing=(),
     clients=(),
-    accuracy=0.6,
+    scores={"accuracy": 0.6},
 )
+ERROR = replace(ENTRY, metric="rmse", lower_is_better=True, scores={"rmse": 0.6})
 
 
 def echo(task, value=None, loss=0.5):
@@ -66,8 +67,23 @@ def test_why_a_run_ends(stop, reason):
     assert stop.reason(ENTRY) == reason
 
 
+@pytest.mark.parametrize(
+    ("target", "entry", "reason"),
+    [
+        (0.6, ENTRY, "target accuracy"),
+        (0.61, ENTRY, None),
+        (0.6, ERROR, "target rmse"),
+        (0.59, ERROR, None),
+        (0.61, ERROR, "target rmse"),
+    ],
+)
+def test_a_target_for_the_main_metric_knows_its_direction(target, entry, reason):
+    assert Stop(9, target=target).reason(entry) == reason
+
+
 def test_targets_that_were_not_measured_do_not_end_a_run():
-    assert Stop(9, accuracy=0.0, loss=9.0).reason(replace(ENTRY, accuracy=None, loss=None)) is None
+    assert Stop(9, accuracy=0.0, loss=9.0).reason(replace(ENTRY, scores={}, loss=None)) is None
+    assert Stop(9, target=0.0).reason(replace(ENTRY, scores={})) is None
 
 
 @pytest.mark.parametrize(
@@ -101,12 +117,12 @@ def test_accuracy_is_measured_when_due_and_always_at_the_end_for_every_width(wor
     federation = world.federation(engine=FunctionEngine(echo))
     pairs = list(run(federation, Stop(5), evaluate_every=2))
     assert [entry.accuracy is not None for _, entry in pairs] == [False, True, False, True, True]
-    assert [set(entry.accuracy_by_width) for _, entry in pairs] == [set()] * 4 + [{1, 2, 3}]
+    assert [set(entry.score_by_width) for _, entry in pairs] == [set()] * 4 + [{1, 2, 3}]
     state, last = pairs[-1]
-    assert last.accuracy == last.accuracy_by_width[3] == federation.score(state, 3)().accuracy
+    assert last.accuracy == last.score_by_width[3] == federation.score(state, 3)().accuracy
     assert last.test_loss == federation.score(state, 3)().loss
     (_, alone), *_ = run(federation, Stop(1), every_width=False)
-    assert alone.accuracy_by_width == {}
+    assert alone.score_by_width == {}
 
 
 class Diary(FunctionEngine):

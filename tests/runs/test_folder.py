@@ -75,7 +75,7 @@ def test_a_record_holds_everything_a_reader_needs(finished: heroes.Run) -> None:
     }
     assert all(client <= entry.keys() for entry in row["clients"])
     assert row["stopped"] == "rounds"
-    assert set(row["accuracy_by_width"]) == {"1", "2", "3", "4"}
+    assert set(row["scores_by_width"]) == {"1", "2", "3", "4"}
 
 
 def test_the_environment_is_written_down(finished: heroes.Run) -> None:
