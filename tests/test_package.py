@@ -96,8 +96,8 @@ def test_when_every_client_diverges_the_run_stops_with_a_reason_and_a_hint(tmp_p
 def test_when_every_client_diverges_and_none_is_needed_the_model_stays_finite(tmp_path: Path) -> None:
     heroes.run(heroes.recipes.digits(rounds=1).changed({**WILD, "server.at_least": 0}), out=tmp_path)
     (row,) = heroes.report.read_records(tmp_path).rows
-    assert len(row["missing"]) == 10
-    assert row["lost"] == {"finite": 10}
+    assert len(row.missing) == 10
+    assert row.lost == {"finite": 10}
     assert all(bool(torch.isfinite(t).all()) for t in load_file(tmp_path / "model.safetensors").values())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from heroes.messages import (
     Integers,
     Lost,
     Plan,
+    RoundRecord,
     Score,
     Selection,
     ServerState,
@@ -36,7 +38,14 @@ Known = Mapping[int, tuple[float, ...]]  # what was measured of clients, as `Ser
 
 
 class Strategy(Protocol[M]):
-    """A federated-learning scheme. It holds settings only; what it remembers lives in the state."""
+    """A way to train a federation. It holds settings only; what it remembers lives in the state.
+
+    `heroes.strategies.base.Strategy` is the class to build one on.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages, records and reports."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -233,6 +242,19 @@ class Measurement:
     training: float
     moved: int
     besides: float
+
+
+class Tracker(Protocol):
+    """Hears of a run as it happens, and tells others: a file, a dashboard."""
+
+    def begin(self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]) -> None:
+        """A run begins, or goes on after these rounds: its settings with dotted names, its folder if it has one."""
+
+    def round(self, record: RoundRecord) -> None:
+        """A round is over."""
+
+    def end(self) -> None:
+        """The run is over, however it ended."""
 
 
 @dataclass(frozen=True)

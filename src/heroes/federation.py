@@ -13,10 +13,11 @@ from heroes.contracts import Availability, Clock, Devices, Engine, Sampler, Serv
 from heroes.fleet.availability import Everybody
 from heroes.messages import Assignment, RoundRecord, Score, ServerState, Tensors
 from heroes.models.family import Family
+from heroes.server.asking import cut, taken
 from heroes.server.defence import Defence
 from heroes.server.privacy import Privacy
 from heroes.server.sampling import Uniform
-from heroes.slices.cuts import Cut, cut_out
+from heroes.slices.cuts import Cut
 from heroes.slices.feedback import Feedback
 
 
@@ -96,10 +97,12 @@ class Federation:
 
     def score(self, state: ServerState[Any], width: int) -> Callable[[], Score]:
         """Begin to test the model of this width; call what is returned for how good it is."""
-        return self.engine.score(
-            cut_out(self.served(state), self.strategy.cut(self.strategy.selection(width))), width
-        )
+        return self.engine.score(self.model(state, width), width)
+
+    def model(self, state: ServerState[Any], width: int) -> Tensors:
+        """The tensors of the model of this width, as it is tested and handed out."""
+        return taken(self.strategy, self.served(state), self.strategy.selection(width))
 
     def cut(self, assignment: Assignment) -> Cut:
         """Where the tensors of a client lie in the global ones."""
-        return self.strategy.cut(assignment.selection)
+        return cut(self.strategy, assignment.selection)

@@ -40,6 +40,11 @@ def names(kind: str, built_in: Iterable[str]) -> tuple[str, ...]:
     return (*own, *(name for name in installed(kind) if name not in own))
 
 
+def brought(kind: str) -> list[tuple[str, str]]:
+    """What other packages bring of this kind: the name, and which package it is from."""
+    return [(name, f"from the package {_package(entries[0])!r}") for name, entries in installed(kind).items()]
+
+
 def find(kind: str, key: str, name: str, built_in: Mapping[str, T]) -> T:
     """The part of this name; `key` is the setting that names it. What another package brings is not checked yet."""
     claimed = installed(kind).get(name, [])

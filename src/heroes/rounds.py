@@ -28,6 +28,7 @@ from heroes.messages import (
     Tensors,
     Update,
 )
+from heroes.server.asking import aggregated, assigned, begun, taken
 from heroes.server.defence import Defence
 from heroes.server.optimisers import averaged, optimised
 from heroes.server.pairing import Expected, Pairing
@@ -64,7 +65,7 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     """One attempt at a round, from who takes part to the model that comes of it."""
     asked = sample(f, state, number)
     clients = f.fleet.status(asked, state.round + 1, number, state.measured)  # how fast they are today
-    plan = stamped(f, f.strategy.assign(state, clients), number)  # width, blocks, tau for each
+    plan = stamped(f, assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
     wanted = min(f.cohort, len(clients))
     sent = lru_cache(maxsize=_SLICES)(
         lambda selection: as_sent(f, state, selection)
@@ -73,7 +74,7 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     answers = Pairing(plan.assignments, updates, lambda a: expected(f, state, a))
     left: list[Leftover] = []
     good = screen(f, state, answers, received(f, state, answers, sent, left.append))
-    after, facts = f.strategy.aggregate(state, plan, good)  # local training happens behind this line
+    after, facts = aggregated(f.strategy, state, plan, good)  # local training happens behind this line
     after = optimise(f, state, after, [f.cut(a) for a in plan.assignments if a.client in answers.answered])
     timing = f.clock.elapse(plan.assignments, wanted)
     memory = remembered(f.sampler, state, plan, answers.answered, timing)
@@ -115,7 +116,7 @@ def carried_out(
 
 def as_sent(f: Federation, state: ServerState[M], selection: Selection) -> Tensors:
     """A slice cut out of the global model, as it looks after travelling down."""
-    tensors = cut_out(state.tensors, f.strategy.cut(selection))
+    tensors = taken(f.strategy, state.tensors, selection)
     return unpack_tensors(pack_tensors(tensors, f.down_bits)) if f.down_bits < 32 else tensors
 
 
@@ -184,7 +185,7 @@ def optimise(
 
 def begin(f: Federation) -> ServerState[Any]:
     """The state before the first round."""
-    return f.strategy.begin(seeds.number(f.seed, "model"))
+    return begun(f.strategy, seeds.number(f.seed, "model"))
 
 
 Step = tuple[ServerState[Any], RoundRecord]

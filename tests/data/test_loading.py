@@ -10,7 +10,7 @@ import torch
 
 from heroes.data import DATASETS, DataOptions, load, load_digits
 from heroes.data.registry import REGISTRY
-from heroes.errors import DataError
+from heroes.errors import ConfigError, DataError
 
 
 def test_every_data_set_can_be_got_or_needs_no_download():
@@ -37,7 +37,7 @@ def test_fewer_test_examples_are_drawn_by_the_seed():
 
 
 def test_an_unknown_data_set_is_refused_with_the_nearest_name():
-    with pytest.raises(DataError, match="unknown data set 'digit': did you mean 'digits'"):
+    with pytest.raises(ConfigError, match=r"data\.name is 'digit': did you mean 'digits'"):
         load("digit")
 
 

@@ -117,12 +117,18 @@ def test_accuracy_is_measured_when_due_and_always_at_the_end_for_every_width(wor
     federation = world.federation(engine=FunctionEngine(echo))
     pairs = list(run(federation, Stop(5), evaluate_every=2))
     assert [entry.accuracy is not None for _, entry in pairs] == [False, True, False, True, True]
-    assert [set(entry.score_by_width) for _, entry in pairs] == [set()] * 4 + [{1, 2, 3}]
+    assert [set(entry.scores_by_width) for _, entry in pairs] == [set()] * 4 + [{1, 2, 3}]
     state, last = pairs[-1]
-    assert last.accuracy == last.score_by_width[3] == federation.score(state, 3)().accuracy
+    assert last.accuracy == last.score == last.score_by_width[3] == federation.score(state, 3)().accuracy
     assert last.test_loss == federation.score(state, 3)().loss
     (_, alone), *_ = run(federation, Stop(1), every_width=False)
-    assert alone.score_by_width == {}
+    assert alone.scores_by_width == {}
+
+
+def test_a_score_that_cannot_be_written_down_is_left_out(world):
+    engine = FunctionEngine(echo, lambda tensors, width: Score(1.0, {"accuracy": float("nan")}))
+    ((_, entry),) = run(world.federation(engine=engine), Stop(1))
+    assert (entry.scores, entry.score, entry.test_loss) == ({}, None, 1.0)
 
 
 class Diary(FunctionEngine):

@@ -44,38 +44,14 @@ def test_the_written_model_is_the_global_tensors(finished: heroes.Run) -> None:
 def test_a_record_holds_everything_a_reader_needs(finished: heroes.Run) -> None:
     assert finished.folder is not None
     rows = read_records(finished.folder).rows
-    assert [row["round"] for row in rows] == [1, 2]
+    assert [row.round for row in rows] == [1, 2]
     row = rows[-1]
-    wanted = {
-        "seconds",
-        "duration",
-        "waiting",
-        "bytes_up",
-        "bytes_down",
-        "loss",
-        "accuracy",
-        "missing",
-        "clients",
-        "facts",
-    }
-    assert wanted <= row.keys()
-    assert {"counters", "counter_variance", "estimates", "reducing_error", "bound", "step_size_ok"} <= row[
-        "facts"
-    ].keys()
-    client = {
-        "client",
-        "device",
-        "width",
-        "blocks",
-        "groups",
-        "tau",
-        "compute_seconds",
-        "transfer_seconds",
-        "waiting",
-    }
-    assert all(client <= entry.keys() for entry in row["clients"])
-    assert row["stopped"] == "rounds"
-    assert set(row["scores_by_width"]) == {"1", "2", "3", "4"}
+    assert row.seconds == sum(each.duration for each in rows)
+    assert row.scores == row.scores_by_width[4] == {"accuracy": row.score}
+    assert set(row.scores_by_width) == {1, 2, 3, 4}
+    assert row.stopped == "rounds"
+    assert {"counters", "counter_variance", "estimates", "reducing_error", "bound"} <= row.facts.keys()
+    assert all(len(client.pieces) == client.width**2 for client in row.clients)
 
 
 def test_the_environment_is_written_down(finished: heroes.Run) -> None:

@@ -92,7 +92,7 @@ def test_a_finished_run_goes_on_only_with_more_rounds(tmp_path):
         heroes.resume(tmp_path / "run")
     longer = heroes.resume(tmp_path / "run", {"federation.rounds": 8})
     assert [record.stopped for record in longer.records] == [None] * 7 + ["rounds"]
-    assert longer.records[5].score_by_width == {}
+    assert longer.records[5].scores_by_width == {}
     assert len(heroes.report.load_run(tmp_path / "run").rows) == 8
 
 

@@ -102,6 +102,27 @@ def test_a_step_that_overflows_is_said():
         optimised(Momentum(rate=9.0), {"w": torch.zeros(1)}, huge, {"w": torch.ones(1)}, {}, 1)
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, None),
+        ({"optimiser.name": "momentum"}, Momentum(rate=1.0, beta=0.9)),
+        ({"optimiser.name": "momentum", "optimiser.rate": 0.5}, Momentum(rate=0.5, beta=0.9)),
+        ({"optimiser.name": "adam"}, Adam(rate=0.01, beta1=0.9, beta2=0.99, epsilon=1e-3)),
+        (
+            {"optimiser.name": "yogi", "optimiser.momentum": 0.0, "optimiser.beta2": 0.5},
+            Yogi(0.01, 0.0, 0.5, 1e-3),
+        ),
+        (
+            {"optimiser.name": "yogi", "optimiser.rate": 1.0, "optimiser.epsilon": 0.1},
+            Yogi(1.0, 0.9, 0.99, 0.1),
+        ),
+    ],
+)
+def test_the_configuration_says_how_the_server_steps(world, changes, expected):
+    assert world.assembled("fedavg", changes).optimiser == expected
+
+
 def test_noise_comes_before_the_step(world):
     """With rate 1/2 and no momentum the noise is halved too."""
     pytest.importorskip("dp_accounting")

@@ -62,57 +62,46 @@ def _but_engine(config: Config) -> Config:
     return config.model_copy(update={"engine": EngineConfig()})
 
 
+_WHAT = "An experiment or a TOML file to run, or run folders."
+Things = Annotated[list[str], typer.Argument(metavar="EXPERIMENT | RUN RUN …", help=_WHAT)]
+Strategies = Annotated[str, typer.Option(help="The strategies, with commas between.")]
+Seeds = Annotated[str, typer.Option(help="The seeds, with commas between.")]
+UntilAccuracy = Annotated[float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")]
+UntilTime = Annotated[float | None, typer.Option(help="Stop each run after so many seconds of its clock.")]
+UntilTraffic = Annotated[float | None, typer.Option(help="Stop each run after these megabytes.")]
+Out = Annotated[Path | None, typer.Option(help="The comparison folder; by default runs/compare-EXPERIMENT.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")]
+Targets = Annotated[str | None, typer.Option(help="Scores to reach (accuracy: 0 to 1), with commas between.")]
+Smooth = Annotated[int, typer.Option(min=1, help="A score counts as the mean of so many evaluations.")]
+_WHOSE = "The strategy whose savings are told: heroes, else the first."
+Reference = Annotated[str | None, typer.Option(metavar="NAME", help=_WHOSE)]
+
+
 @app.command("compare")
 def compare_command(
-    things: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="EXPERIMENT | RUN RUN …", help="An experiment or a TOML file to run, or run folders."
-        ),
-    ],
-    strategies: Annotated[str, typer.Option(help="The strategies, with commas between.")] = ",".join(
-        registry.BUILT_IN
-    ),
-    seeds: Annotated[str, typer.Option(help="The seeds, with commas between.")] = "0",
-    until_accuracy: Annotated[
-        float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")
-    ] = None,
-    until_time: Annotated[
-        float | None, typer.Option(help="Stop each run after so many seconds of its clock.")
-    ] = None,
-    until_traffic: Annotated[float | None, typer.Option(help="Stop each run after these megabytes.")] = None,
+    things: Things,
+    strategies: Strategies = ",".join(registry.BUILT_IN),
+    seeds: Seeds = "0",
+    until_accuracy: UntilAccuracy = None,
+    until_time: UntilTime = None,
+    until_traffic: UntilTraffic = None,
     engine: options.Engine = None,
     rounds: options.Rounds = None,
     settings: options.Settings = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The comparison folder; by default runs/compare-EXPERIMENT.")
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")
-    ] = 1,
-    targets: Annotated[
-        str | None, typer.Option(help="Scores to reach (accuracy: 0 to 1), with commas between.")
-    ] = None,
-    smooth: Annotated[
-        int, typer.Option(min=1, help="A score counts as the mean of so many evaluations.")
-    ] = 1,
-    reference: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The strategy whose savings are told: heroes, else the first."),
-    ] = None,
+    out: Out = None,
+    jobs: Jobs = 1,
+    targets: Targets = None,
+    smooth: Smooth = 1,
+    reference: Reference = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run strategies side by side and compare them, or compare runs that exist. What is already done is not run
-    again.
-    """
+    """Run strategies side by side and compare them, or compare runs that exist. What is done is not run again."""
     marks = None if targets is None else [_number(text, "--targets") for text in targets.split(",")]
     folders = [Path(thing) for thing in things]
     if not all((folder / "records.jsonl").exists() for folder in folders):
-        if len(things) > 1:
-            missing = next(str(folder) for folder in folders if not (folder / "records.jsonl").exists())
-            raise RunFolderError(f"{missing!r} is not a run folder: it has no records.jsonl")
+        _refuse_missing(folders)
         named = {
             "engine.name": engine,
             "federation.rounds": rounds,
@@ -129,6 +118,13 @@ def compare_command(
     _tell(found, as_json)
     if out is not None:
         _write(found, out, quiet)
+
+
+def _refuse_missing(folders: list[Path]) -> None:
+    """Several things can be compared only if they are run folders."""
+    if len(folders) > 1:
+        missing = next(str(folder) for folder in folders if not (folder / "records.jsonl").exists())
+        raise RunFolderError(f"{missing!r} is not a run folder: it has no records.jsonl")
 
 
 def _jobs(

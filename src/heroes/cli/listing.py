@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
+from heroes import plugins
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import note, out_console, print_pairs, print_summary
@@ -26,7 +28,7 @@ def list_command(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="Only this: experiments, strategies, models, data, partitions, fleets, engines, config."
+            help="Only this: experiments, strategies, models, data, partitions, fleets, trackers, engines, config."
         ),
     ] = None,
 ) -> None:
@@ -47,15 +49,18 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
     from heroes.data import DATASETS, PARTITIONS
     from heroes.fleet import FLEETS
     from heroes.models import MODELS
+    from heroes.runs.trackers import TRACKERS
 
     engines = get_args(EngineConfig.model_fields["name"].annotation)
     return {
         "experiments": _first_lines(TASKS),
-        "strategies": [(name, registry.summary(registry.find(name))) for name in registry.names()],
-        "models": _first_lines(MODELS),
-        "data": _first_lines(DATASETS),
+        "strategies": [(name, registry.summary(kind)) for name, kind in registry.BUILT_IN.items()]
+        + plugins.brought("strategy"),
+        "models": _first_lines(MODELS) + plugins.brought("model"),
+        "data": _first_lines(DATASETS) + plugins.brought("data set"),
         "partitions": _first_lines(PARTITIONS),
-        "fleets": [(name, kind.summary) for name, kind in FLEETS.items()],
+        "fleets": [(name, kind.summary) for name, kind in FLEETS.items()] + plugins.brought("fleet"),
+        "trackers": _first_lines(TRACKERS) + plugins.brought("tracker"),
         "engines": [(name, _first_line_in(f"heroes.transport.engines.{name}")) for name in engines],
         "config": [
             (key, f"{text} (default: {'none' if default is None else default})")
@@ -64,7 +69,7 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def _first_lines(functions: dict[str, Any]) -> list[tuple[str, str]]:
+def _first_lines(functions: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, _first_line(function)) for name, function in functions.items()]
 
 

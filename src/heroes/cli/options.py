@@ -20,6 +20,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change any key; may be repeated."),
 ]
+Track = Annotated[list[str] | None, typer.Option(help="Who hears of every round: csv, or an installed one.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace a run that the folder already holds.")]
 Quiet = Annotated[bool, typer.Option(help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]

@@ -38,6 +38,7 @@ def run_command(
         Path | None, typer.Option(help="The run folder; by default a new one under runs/.")
     ] = None,
     settings: options.Settings = None,
+    track: options.Track = None,
     report: Report = False,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
@@ -55,7 +56,7 @@ def run_command(
     with status("setting up", quiet):
         from heroes.runs.running import run  # torch is loaded here, where it is needed
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
-        finished = run(config, out=folder, overwrite=overwrite, **watching._asdict())
+        finished = run(config, out=folder, overwrite=overwrite, track=track or (), **watching._asdict())
     _tell(finished, folder, as_json, report, quiet)
 
 
@@ -65,6 +66,7 @@ def resume_command(
     engine: options.Engine = None,
     rounds: options.Rounds = None,
     settings: options.Settings = None,
+    track: options.Track = None,
     report: Report = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -80,7 +82,7 @@ def resume_command(
     config = extended(folder, changes)
     launch.refuse_many(config.engine.name)
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
-        finished = resume(folder, changes, **watching._asdict())
+        finished = resume(folder, changes, track=track or (), **watching._asdict())
     _tell(finished, folder, as_json, report, quiet)
 
 

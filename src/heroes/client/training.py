@@ -29,7 +29,7 @@ class LocalSettings:
     """How clients train, the same for all of them.
 
     `train_in`: "factors" trains basis and coefficient through the composition; "weights" trains the composed
-    weights and decomposes them afterwards; "dense" is for schemes without composition, whose tensors are the
+    weights and decomposes them afterwards; "dense" is for strategies without composition, whose tensors are the
     weights. `terms` are added to the loss at every step. `clip` is the largest norm of a gradient. `sends` is
     what goes back besides the tensors. `scaler` and `mask_absent_labels` are HeteroFL's
     extras.
@@ -127,7 +127,7 @@ class Trainer:
         return self._models[key]
 
     def loaded(self, tensors: Tensors, width: int) -> LocalModel:
-        """The resident model that takes the scheme's tensors as they are, with these in it: ready to be
+        """The resident model that takes the strategy's tensors as they are, with these in it: ready to be
         tested.
         """
         model = self.model("dense" if self.settings.train_in == "dense" else "composed", width)

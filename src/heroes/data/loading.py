@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from heroes import seeds
+from heroes import plugins, seeds
 from heroes.data import cifar10, digits, fashion_mnist, imagenet100, mnist, shakespeare
 from heroes.data.datasets import DataOptions, Dataset, Loader
 from heroes.data.examples import Examples
-from heroes.errors import DataError, did_you_mean
+from heroes.errors import DataError, HeroesError, said
 
 DATASETS: dict[str, Loader] = {
     "digits": digits.load,
@@ -25,11 +25,26 @@ DATASETS: dict[str, Loader] = {
 
 def load(name: str, options: DataOptions | None = None) -> Dataset:
     """The named data set."""
-    if name not in DATASETS:
-        raise DataError(f"unknown data set {name!r}: {did_you_mean(name, DATASETS)}")
     options = options or DataOptions()
-    dataset = DATASETS[name](options)
+    loader = plugins.find("data set", "data.name", name, DATASETS)
+    dataset = _loaded(name, loader, options)
     return replace(dataset, test=_limited(dataset.test, options))
+
+
+def _loaded(name: str, loader: Loader, options: DataOptions) -> Dataset:
+    """What a loader gives; one of another package may fail in any way, or give something else."""
+    if name in DATASETS:
+        return loader(options)
+    where = f"the data set {name!r} from the module {plugins.origin(loader)['module']!r}"
+    try:
+        found = loader(options)
+    except HeroesError:
+        raise
+    except Exception as error:
+        raise DataError(f"{where} could not be loaded: {said(error)}") from error
+    if not isinstance(found, Dataset):
+        raise DataError(f"{where} is a {type(found).__name__}; it should be a heroes.data.Dataset")
+    return found
 
 
 def _limited(test: Examples, options: DataOptions) -> Examples:

@@ -136,7 +136,7 @@ def _state(
 ) -> ServerState[Any]:
     model = _called("model:", tensors)
     if _kinds(model) != _kinds(begin.tensors):
-        raise ValueError("its tensors are not those of the configured model and scheme")
+        raise ValueError("its tensors are not those of the configured model and strategy")
     average = _called("average:", tensors)
     if average and _kinds(average) != _kinds(begin.tensors):
         raise ValueError("its moving average is not one of the configured model")

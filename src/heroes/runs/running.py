@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,21 @@ from torch import nn
 from heroes import rounds
 from heroes.assemble import NOTHING, Own, OwnData, assembled, entered, stop_rule
 from heroes.client.losses import Function
-from heroes.contracts import Sampler
+from heroes.contracts import Sampler, Tracker
 from heroes.data import Progress
 from heroes.errors import ConfigError
 from heroes.federation import Federation
-from heroes.messages import RoundRecord, ServerState, Tensors
+from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
 from heroes.report.records import read_config, read_records
+from heroes.report.runs import flat
 from heroes.report.summary import Summary
 from heroes.rounds import begin
 from heroes.runs.checkpoints import read_last
 from heroes.runs.folder import CHECKPOINTS, RunFolder, held, read_origins, refuse_taken
 from heroes.runs.interrupts import finishing_first
+from heroes.runs.trackers import Audience, chosen
 from heroes.settings.config import Config, parse, to_toml
-from heroes.slices.cuts import cut_out
 from heroes.strategies import registry
 from heroes.strategies.base import Strategy
 from heroes.transport.opening import Opener
@@ -63,7 +64,7 @@ class Run:
         if wanted not in strategy.widths:
             choices = ", ".join(map(str, strategy.widths))
             raise ConfigError(f"width is {width!r}: {self.config.strategy.name} serves the widths {choices}")
-        tensors = cut_out(self.federation.served(self.state), strategy.cut(strategy.selection(wanted)))
+        tensors = self.federation.model(self.state, wanted)
         local = self.federation.family.dense(wanted)
         local.load(self.federation.family.plain_weights(tensors))
         return local.module.eval()
@@ -81,33 +82,31 @@ def run(
     engine: Opener | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
+    track: Sequence[str | Tracker] = (),
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Train a federation. Under MPI only rank 0 returns: the others serve it, and end the process when it is done
-    (`heroes.transport.engines.mpi.Served`, a `SystemExit`).
+    """Train a federation. Under MPI only rank 0 returns; the others end with `heroes.transport.engines.mpi.Served`.
 
     Args:
         config: the settings, for example `heroes.recipes.digits()`.
         model: your own `build(width) -> nn.Module`.
-        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or `FederatedData`
-            with shares of your own.
+        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or `FederatedData`.
         strategy: your own, an object of a class made from `heroes.strategies.base.Strategy`.
         loss: your own function of (outputs, targets) for the mean over a batch.
         metrics: your own by name, the main one first: functions that give one number for the outputs and targets
             of the whole test set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
         sampler: who chooses the clients of a round, an object like `heroes.contracts.Sampler`.
-        engine: opens an engine of your own in place of the one that the configuration names
-            (`heroes.transport.opening.Opener`).
+        engine: opens an engine of your own (`heroes.transport.opening.Opener`).
         out: a folder in which everything is written as it happens; `overwrite` replaces a run that it holds.
-        on_round: hears of every round.
+        track: trackers by name, or objects like `heroes.contracts.Tracker`; `on_round` simply hears of every round.
         on_progress: hears of data being prepared: what, how much, of how much.
     """
     if not isinstance(config, Config):
         raise ConfigError(
             f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
         )
-    own = Own(model, data, strategy, loss, metrics, sampler)
+    own, audience = Own(model, data, strategy, loss, metrics, sampler), _audience(track, on_progress)
     with entered(config, own, engine) as opener:
         if out is not None:
             refuse_taken(Path(out), overwrite)  # before anything that takes long
@@ -120,7 +119,7 @@ def run(
             folder = (
                 None if out is None else RunFolder(Path(out), to_toml(config), origins, overwrite=overwrite)
             )
-            return _train(federation, config, folder, on_round)
+            return _train(federation, config, folder, on_round, audience)
 
 
 MAY_CHANGE = (
@@ -150,6 +149,7 @@ def resume(
     metrics: Mapping[str, Any] | None = None,
     sampler: Sampler | None = None,
     engine: Opener | None = None,
+    track: Sequence[str | Tracker] = (),
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
@@ -160,7 +160,7 @@ def resume(
     same names and meanings as in `run`; the engine may be another.
     """
     path = Path(folder)
-    own = Own(model, data, strategy, loss, metrics, sampler)
+    own, audience = Own(model, data, strategy, loss, metrics, sampler), _audience(track, on_progress)
     config = extended(path, changes or {}, own)
     own.check_again(config, path)
     with entered(config, own, engine) as opener, held(path):
@@ -174,7 +174,7 @@ def resume(
                     "go on"
                 )
             kept = RunFolder(path, to_toml(config), own.origins(config), after=state.round)
-            return _train(federation, config, kept, on_round, state)
+            return _train(federation, config, kept, on_round, audience, state, done)
 
 
 def extended(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Config:
@@ -210,50 +210,58 @@ def _missing(folder: Path) -> str:
     )
 
 
+def _audience(track: Sequence[str | Tracker], on_progress: Progress | None) -> Audience:
+    """Who hears of the run; what goes wrong with them is said where progress is."""
+
+    def tell(what: str) -> None:
+        if on_progress is not None:
+            on_progress(what, 0, None)
+
+    return Audience(chosen([track] if isinstance(track, str) else track), tell)
+
+
 def _train(
     federation: Federation,
     config: Config,
     folder: RunFolder | None,
     on_round: Callable[[RoundRecord], None] | None,
+    audience: Audience,
     state: ServerState[Any] | None = None,
+    done: Sequence[RoundRecord] = (),
 ) -> Run:
     """Train to the end, from a state or from the beginning, and write everything down as it happens."""
     records: list[RoundRecord] = []  # if they are written nowhere; those of a long run would take much memory
-    evaluation, every = config.evaluation, config.checkpoint.every
-    steps = rounds.run(
-        federation,
-        stop_rule(config),
-        evaluate_every=evaluation.every,
-        every_width=evaluation.every_width,
-        after=state,
-    )
+    every = config.checkpoint.every
     try:
-        for step in steps:
-            with finishing_first():
-                state, record = step
-                if folder is None:
-                    records.append(record)
-                else:
-                    folder.append(record)
-                    if every and (record.round % every == 0 or record.stopped):
-                        folder.checkpoint(state)
-            if on_round is not None:
-                on_round(record)
+        before = done[: state.round] if state is not None else ()
+        with audience.during(
+            dict(flat(config.model_dump())), folder.path if folder else None, before
+        ) as told:
+            for step in _steps(federation, config, state):
+                with finishing_first():
+                    state, record = step
+                    if folder is None:
+                        records.append(record)
+                    else:
+                        folder.append(record)
+                        if every and (record.round % every == 0 or record.stopped):
+                            folder.checkpoint(state)
+                told(record)
+                if on_round is not None:
+                    on_round(record)
     finally:
         if folder is not None:
             if state is not None:
                 folder.write_model(federation.served(state))  # also when interrupted: nothing earned is lost
             folder.close()
     assert state is not None
-    _hand_out(federation, state)
+    federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)
     return Run(config, state, federation, folder.path if folder else None, tuple(records))
 
 
-def _hand_out(federation: Federation, state: ServerState[Any]) -> None:
-    """Everybody who keeps a final model gets it, at the width that they use."""
-    strategy = federation.strategy
-
-    def tensors(width: int) -> Tensors:
-        return cut_out(federation.served(state), strategy.cut(strategy.selection(width)))
-
-    federation.engine.hand_out(tensors, strategy.widths)
+def _steps(federation: Federation, config: Config, after: ServerState[Any] | None) -> Iterator[rounds.Step]:
+    """The rounds of a run, from the beginning or after some."""
+    e = config.evaluation
+    return rounds.run(
+        federation, stop_rule(config), evaluate_every=e.every, every_width=e.every_width, after=after
+    )

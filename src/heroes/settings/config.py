@@ -177,7 +177,7 @@ def _writable(value: Any) -> bool:
 
 
 def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str | None = None) -> Config:
-    """A configuration from a TOML file; what it leaves out comes from its task's recipe for its scheme, or
+    """A configuration from a TOML file; what it leaves out comes from its task's recipe for its strategy, or
     for another.
     """
     try:

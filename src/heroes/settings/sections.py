@@ -198,7 +198,7 @@ class ObjectiveConfig(Section):
 
 
 class ExchangeConfig(Section):
-    """How tensors travel, for any scheme."""
+    """How tensors travel, for any strategy."""
 
     up_bits: Literal[32, 16, 8, 4, 2] = 32
     """bits of a value on its way up; below 32 differences travel, rounded at random so that the mean is right

@@ -68,10 +68,11 @@ def checked(kind: object, name: str) -> type[Strategy]:
         raise ConfigError(
             f"the strategy {name!r} is {kind!r}; it should be a class made from heroes.strategies.base.Strategy"
         )
-    if _name(kind) != name:
+    if not name or _name(kind) != name:
+        wanted = name or kind.__name__.lower()
         raise ConfigError(
-            f"the strategy {name!r} calls itself {_name(kind)!r}; it should have the field "
-            f'name: Literal["{name}"] = "{name}"'
+            f"the strategy {wanted!r} calls itself {_name(kind)!r}; it should have the field "
+            f'name: Literal["{wanted}"] = "{wanted}"'
         )
     return kind
 

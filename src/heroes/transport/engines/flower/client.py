@@ -32,7 +32,7 @@ def client_app(prepare: Prepare) -> ClientApp:
 
 
 def _shapes(trainer: Trainer, width: int) -> Shapes:
-    """Of the tensors that a model of this width has under the configured scheme."""
+    """Of the tensors that a model of this width has under the configured strategy."""
     family = trainer.family
     return (
         family.weight_shapes(width) if trainer.settings.train_in == "dense" else family.tensor_shapes(width)

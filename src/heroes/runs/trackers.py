@@ -1,0 +1,98 @@
+"""Who hears of a run as it happens: trackers by name, or objects of the user's own.
+
+One that fails is left out from then on, and said so: a run does not end because somebody could not be told of it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from heroes import plugins
+from heroes.contracts import Tracker
+from heroes.errors import ConfigError, said
+from heroes.messages import RoundRecord
+
+_COLUMNS = (
+    "round",
+    "seconds",
+    "duration",
+    "waiting",
+    "traffic",
+    "learning_rate",
+    "loss",
+    "test_loss",
+    "metric",
+    "score",
+)
+
+
+class Csv:
+    """Writes `rounds.csv` into the run folder, one line a round."""
+
+    def __init__(self) -> None:
+        self._file: IO[str] | None = None
+
+    def begin(self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]) -> None:
+        if folder is None:
+            raise ConfigError("the tracker 'csv' needs a run folder; give out=...")
+        self._file = (folder / "rounds.csv").open("w", newline="", encoding="utf-8")
+        csv.writer(self._file).writerow(_COLUMNS)
+        for record in done:
+            self.round(record)
+
+    def round(self, record: RoundRecord) -> None:
+        assert self._file is not None
+        csv.writer(self._file).writerow([getattr(record, name) for name in _COLUMNS])
+        self._file.flush()
+
+    def end(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+TRACKERS: Mapping[str, Callable[[], Tracker]] = {"csv": Csv}
+
+
+def chosen(wanted: Iterable[str | Tracker]) -> list[tuple[str, Tracker]]:
+    """Trackers with their names, from names and objects; a ConfigError where one is neither."""
+    return [_tracker(each) for each in wanted]
+
+
+def _tracker(wanted: str | Tracker) -> tuple[str, Tracker]:
+    name = wanted if isinstance(wanted, str) else type(wanted).__name__
+    made: Any = plugins.find("tracker", "track", wanted, TRACKERS)() if isinstance(wanted, str) else wanted
+    lacks = [method for method in ("begin", "round", "end") if not callable(getattr(made, method, None))]
+    if lacks:
+        raise ConfigError(f"the tracker {name!r} has no method {lacks[0]!r}; see heroes.contracts.Tracker")
+    return name, made
+
+
+class Audience:
+    """All trackers of a run. `tell` hears of those that fail."""
+
+    def __init__(self, trackers: Sequence[tuple[str, Tracker]], tell: Callable[[str], None]) -> None:
+        self._trackers = list(trackers)
+        self._tell = tell
+
+    @contextmanager
+    def during(
+        self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]
+    ) -> Iterator[Callable[[RoundRecord], None]]:
+        """Around a run: yields what to call with every record."""
+        self._each(lambda tracker: tracker.begin(settings, folder, done))
+        try:
+            yield lambda record: self._each(lambda tracker: tracker.round(record))
+        finally:
+            self._each(lambda tracker: tracker.end())
+
+    def _each(self, say: Callable[[Tracker], None]) -> None:
+        for name, tracker in list(self._trackers):
+            try:
+                say(tracker)
+            except Exception as error:  # a tracker of another package can fail in any way
+                self._trackers.remove((name, tracker))
+                self._tell(f"the tracker {name!r} failed and hears no more of this run: {said(error)}")

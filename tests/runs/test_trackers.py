@@ -1,0 +1,94 @@
+"""Trackers hear of every round, and never cost a run."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heroes
+from heroes.errors import ConfigError
+
+SMALL = {
+    "federation.clients": 4,
+    "federation.cohort": 2,
+    "federation.rounds": 3,
+    "model.max_width": 1,
+    "data.test_limit": 30,
+    "training.device": "cpu",
+    "engine.name": "in_process",
+    "evaluation.every": 2,
+}
+
+
+def small(**changes: Any) -> heroes.Config:
+    return heroes.recipes.digits().changed(SMALL | changes)
+
+
+class Diary:
+    """Writes down what it hears; fails in one of its methods if told so."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.lines: list[Any] = []
+        self.fails = fails
+
+    def begin(self, settings: Any, folder: Any, done: Any) -> None:
+        self.lines.append(("begin", settings["strategy.name"], folder, [record.round for record in done]))
+        self._trip("begin")
+
+    def round(self, record: Any) -> None:
+        self.lines.append(record.round)
+        self._trip("round")
+
+    def end(self) -> None:
+        self.lines.append("end")
+        self._trip("end")
+
+    def _trip(self, where: str) -> None:
+        if where == self.fails:
+            raise OSError("the pen broke")
+
+
+def test_a_tracker_hears_of_a_run_from_its_beginning_to_its_end_and_again_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    diary = Diary()
+    heroes.run(small(), out=tmp_path, track=[diary])
+    heroes.resume(tmp_path, {"federation.rounds": 4}, track=[diary])
+    assert diary.lines == [
+        ("begin", "heroes", tmp_path, []),
+        *[1, 2, 3, "end"],
+        ("begin", "heroes", tmp_path, [1, 2, 3]),
+        *[4, "end"],
+    ]
+
+
+@pytest.mark.parametrize("where", ["begin", "round", "end"])
+def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(where: str) -> None:
+    said: list[str] = []
+    good, bad = Diary(), Diary(fails=where)
+    run = heroes.run(small(), track=[bad, good], on_progress=lambda what, done, total: said.append(what))
+    assert len(run.records) == 3
+    assert good.lines[1:] == [1, 2, 3, "end"]
+    assert said == ["the tracker 'Diary' failed and hears no more of this run: OSError: the pen broke"]
+    assert bad.lines.count("end") == (where == "end")
+
+
+def test_csv_has_a_line_for_every_round_also_after_a_resume(tmp_path: Path) -> None:
+    heroes.run(small(), out=tmp_path, track="csv")
+    run = heroes.resume(tmp_path, {"federation.rounds": 5}, track=["csv"])
+    with (tmp_path / "rounds.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["round"]) for row in rows] == [1, 2, 3, 4, 5]
+    assert [float(row["seconds"]) for row in rows] == [record.seconds for record in run.records]
+    assert [row["score"] for row in rows] == ["" if r.score is None else repr(r.score) for r in run.records]
+    assert {row["metric"] for row in rows} == {"accuracy"}
+
+
+def test_what_is_no_tracker_is_refused() -> None:
+    with pytest.raises(ConfigError, match="track is 'cvs': did you mean 'csv'"):
+        heroes.run(small(), track=["cvs"])
+    with pytest.raises(ConfigError, match="the tracker 'int' has no method 'begin'"):
+        heroes.run(small(), track=[7])  # type: ignore[list-item]
