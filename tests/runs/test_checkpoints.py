@@ -21,7 +21,7 @@ from heroes.planning.pacing import Estimates
 from heroes.runs import checkpoints
 from heroes.strategies.heroes import HeroesMemory
 
-MEMORY = HeroesMemory((3, 1, 0, 2), Estimates(0.1, 0.2, None, float("inf"), 1 / 3), 0.7, 1e-30)
+MEMORY = HeroesMemory((3, 1, 0, 2), Estimates(1 / 3, 0.2, None, float("inf")), 0.7, 1e-30)
 BEGIN = ServerState(0, {"b": torch.zeros(2, 3), "a": torch.zeros(())}, HeroesMemory((0, 0, 0, 0)))
 STATE = ServerState(
     7,
