@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 import torch
 
+from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.world import dataset, federated, model_build, named_model, shared
 from heroes.client.extras import LABELS
@@ -22,20 +22,24 @@ from heroes.errors import ConfigError, DataError, TrainingError
 from heroes.fleet import step_flops
 from heroes.models.family import Family
 from heroes.planning.loads import Costs
-from heroes.settings.config import Config, parse
+from heroes.seeds import Seed
+from heroes.settings.config import Config
 from heroes.slices.exchange import tensors_bytes
 from heroes.strategies.base import Duties
 
 
 def at_clients(
-    config: Config, own: Own = NOTHING, progress: Progress | None = None
+    config: Config, own: Own = NOTHING, progress: Progress | None = None, seed: Seed | None = None
 ) -> tuple[Trainer, FederatedData]:
-    """What is needed where clients train: who trains, and all data, shared out."""
+    """What is needed where clients train: who trains, and all data, shared out. `seed` is what there is in place
+    of the configured one.
+    """
+    seed = config.seed if seed is None else seed
     device = torch_device(config.training.device)
     settings = local_settings(config, objective(config, own))
     if own.model is None:
         named_model(config.model.name)  # before data is read, which may take long
-    chosen = shared(config, own.data) or federated(config, dataset(config, progress))
+    chosen = shared(config, own.data, seed) or federated(config, dataset(config, progress, seed), seed)
     if len(chosen.shares) != config.federation.clients:
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over "
@@ -54,7 +58,8 @@ def at_node(own: Own, text: str, client: int) -> tuple[Trainer, FederatedData]:
 @lru_cache(maxsize=2)
 def _at_node(own: Own, text: str) -> tuple[Trainer, FederatedData]:
     """Kept from one message to the next, for whichever clients this process has."""
-    return at_clients(parse(tomllib.loads(text), own.strategy_class), own)
+    config, keys = received(text, own.strategy_class)
+    return at_clients(config, own, seed=keys)
 
 
 def local_settings(config: Config, aim: Objective) -> LocalSettings:

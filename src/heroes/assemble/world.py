@@ -10,11 +10,22 @@ from pathlib import Path
 from typing import TypeVar
 
 from heroes import plugins, seeds
-from heroes.data import PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
+from heroes.data import (
+    DATASETS,
+    PARTITIONS,
+    DataOptions,
+    Dataset,
+    Examples,
+    FederatedData,
+    Progress,
+    load,
+    share_out,
+)
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.fleet import FLEETS, Fleet, FleetKind, read_fleet
 from heroes.models import MODELS
 from heroes.models.family import Build
+from heroes.seeds import Seed
 from heroes.settings.config import Config
 
 T = TypeVar("T")
@@ -27,7 +38,7 @@ def named(key: str, name: str, choices: Mapping[str, T]) -> T:
     return choices[name]
 
 
-def dataset(config: Config, progress: Progress | None = None) -> Dataset:
+def dataset(config: Config, progress: Progress | None, seed: Seed) -> Dataset:
     """The named data set, with the options that the configuration has for it."""
     named("data.partition", config.data.partition, PARTITIONS)
     takes = {field.name for field in fields(DataOptions)}
@@ -35,13 +46,14 @@ def dataset(config: Config, progress: Progress | None = None) -> Dataset:
     options |= {
         key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None
     }
-    found = load(config.data.name, DataOptions(**{"seed": config.seed, "progress": progress, **options}))
+    own = seed if config.data.name in DATASETS else seeds.number(seed, "data", config.data.name)
+    found = load(config.data.name, DataOptions(**{"seed": own, "progress": progress, **options}))
     if found.skipped and progress is not None:
         progress(f"{len(found.skipped)} files left out, for example {found.skipped[0]}", 0, None)
     return found
 
 
-def shared(config: Config, data: object) -> FederatedData | None:
+def shared(config: Config, data: object, seed: Seed) -> FederatedData | None:
     """The user's data, shared out if it is not yet."""
     if data is None or isinstance(data, FederatedData):
         return data
@@ -51,10 +63,10 @@ def shared(config: Config, data: object) -> FederatedData | None:
         raise DataError(
             f"data is a {type(data).__name__}; give (train, test) as heroes.Examples, or heroes.FederatedData"
         )
-    return federated(config, data)
+    return federated(config, data, seed)
 
 
-def federated(config: Config, data: Dataset) -> FederatedData:
+def federated(config: Config, data: Dataset, seed: Seed) -> FederatedData:
     """Share the training examples out as the configuration says."""
     name, clients = config.data.partition, config.federation.clients
     named("data.partition", name, PARTITIONS)
@@ -64,10 +76,10 @@ def federated(config: Config, data: Dataset) -> FederatedData:
         name,
         data.train.targets.numpy(),
         clients,
-        seeds.stream(config.seed, "partition"),
+        seeds.stream(seed, "partition"),
         level,
         owners=data.owners,
-        device_of=Fleet(fleet_kind(config), clients, config.seed).device_of if name == "by_device" else None,
+        device_of=Fleet(fleet_kind(config), clients, seed).device_of if name == "by_device" else None,
         examples_per_client=d.examples_per_client,
     )
     return FederatedData(data.train, data.test, shares, len(data.class_names) or None)

@@ -3,8 +3,8 @@ assignment.
 
 The one place that notices lost, unknown or broken updates. Updates are handed on in plan order whatever order
 they arrive in, so sums do not depend on the engine. Every refusal has a cause under which it is counted:
-unknown, twice, round, nonce, names, shape, type, finite, samples, extras; engines add malformed, silent and
-failed.
+unknown, twice, round, nonce, names, shape, type, finite, samples, extras; engines add malformed, forged,
+silent and failed.
 """
 
 from __future__ import annotations

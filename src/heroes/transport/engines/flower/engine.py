@@ -21,7 +21,15 @@ from heroes.fleet.wall import WallClock
 from heroes.messages import Assignment, Lost, Task, Tensors, Update
 from heroes.slices.exchange import pack_tensors
 from heroes.transport.engines.flower.grids import Link, simulated
-from heroes.transport.engines.flower.messages import content, data_of, joined, order_of, tensors_of, values_of
+from heroes.transport.engines.flower.messages import (
+    content,
+    data_of,
+    forged,
+    joined,
+    order_of,
+    tensors_of,
+    values_of,
+)
 from heroes.transport.opening import Parts
 from heroes.transport.wire import Frame, Parcels, read_update
 from heroes.transport.workers.pool import cores
@@ -189,8 +197,10 @@ class FlowerEngine(Scoring):
             if "error" in values:
                 return Lost(client, str(values["error"])[:300])
             update = read_update(Frame(values, {}))
-            if received is None:
-                return update
+            if received is None:  # whatever it says of itself, it is this assignment's
+                return replace(update, client=client, round=assignment.round, nonce=assignment.nonce)
+            if (why := forged(update, assignment)) is not None:
+                return Lost(client, why, "forged", arrived=True)
             sent = received()
             shapes = {name: tuple(tensor.shape) for name, tensor in sent.items()}
             update = replace(

@@ -18,7 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
 from heroes.errors import ExchangeError, said
-from heroes.messages import Assignment, Selection, Task, Tensors
+from heroes.messages import Assignment, Selection, Task, Tensors, Update
 from heroes.slices.exchange import Packed, Upload, tensors_bytes, unpack_tensors, unpack_update
 from heroes.transport.wire import raw
 
@@ -98,6 +98,16 @@ def order_of(task: Task) -> dict[str, Any]:
     a = task.assignment
     values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
     return {**values, "width": a.selection.width, "seed": task.seed}
+
+
+def forged(update: Update, assignment: Assignment) -> str | None:
+    """Why an update is not the answer of the node that was given this assignment, although it came from there."""
+    said, asked = (update.client, update.round), (assignment.client, assignment.round)
+    if said != asked:
+        return "it answers as client {} in round {}, but was asked as client {} in round {}".format(
+            *said, *asked
+        )
+    return None if update.nonce == assignment.nonce else "it does not know the nonce of its task"
 
 
 def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
