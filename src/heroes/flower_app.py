@@ -25,7 +25,7 @@ from heroes.assemble import NOTHING, Own, at_clients, at_node, received
 from heroes.client.losses import Function
 from heroes.client.training import Trainer
 from heroes.data import Examples, FederatedData, WholeShares
-from heroes.errors import ConfigError, HeroesError
+from heroes.errors import ConfigError, HeroesError, printable
 from heroes.messages import RoundRecord
 from heroes.models.family import Build
 from heroes.report.metrics import Metric
@@ -74,7 +74,7 @@ class Parts:
             try:
                 lead(dict(context.run_config), self, grid)
             except HeroesError as error:
-                log.error("heroes: %s", error)
+                log.error("heroes: %s", printable(str(error)))
                 raise
 
         return app
@@ -106,7 +106,7 @@ def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
     changes = {"engine.name": "flower"}
     if settings.get("rounds"):
         changes["federation.rounds"] = settings["rounds"]
-    log.info("heroes: the run folder is %s", folder.absolute())
+    log.info("heroes: the run folder is %s", printable(str(folder.absolute())))
     engine = partial(flower.opened, link=flower.Link(grid))
     same: dict[str, Any] = {
         "model": own.model,
@@ -147,12 +147,12 @@ def _told(record: RoundRecord) -> None:
     lost = (
         f", {len(record.missing)} left out (for example {record.missing[0].reason})" if record.missing else ""
     )
-    log.info("heroes: round %d in %.1f s%s%s", record.round, record.duration, score, lost)
+    log.info("heroes: round %d in %.1f s%s", record.round, record.duration, printable(score + lost))
 
 
 def _noted(what: str, done: int, total: int | None) -> None:
     if not total:
-        log.info("heroes: %s", what)
+        log.info("heroes: %s", printable(what))
 
 
 server_app = Parts().server_app()

@@ -15,7 +15,7 @@ from heroes.client.training import Trainer, one_thread
 from heroes.contracts import Measurement
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
-from heroes.errors import ConfigError, ExchangeError, TrainingError, said
+from heroes.errors import ConfigError, ExchangeError, TrainingError, printable, said
 from heroes.fleet.faults import Mask
 from heroes.fleet.wall import WallClock
 from heroes.messages import Assignment, Lost, Task, Tensors, Update
@@ -186,7 +186,7 @@ class FlowerEngine(Scoring):
         """What a node answered, where its tensors can be unpacked."""
         client = assignment.client
         if reply.has_error():
-            return Lost(client, f"Flower says: {' '.join(str(reply.error.reason).split())}"[:300])
+            return Lost(client, printable(f"Flower says: {' '.join(str(reply.error.reason).split())}", 300))
         try:
             values = values_of(reply.content)
             if values.get("stranger"):
@@ -195,7 +195,7 @@ class FlowerEngine(Scoring):
                 }  # ask again
                 return Lost(client, "its node had begun anew and does not know the configuration yet")
             if "error" in values:
-                return Lost(client, str(values["error"])[:300])
+                return Lost(client, printable(str(values["error"]), 300))
             update = read_update(Frame(values, {}))
             if received is None:  # whatever it says of itself, it is this assignment's
                 return replace(update, client=client, round=assignment.round, nonce=assignment.nonce)
@@ -364,7 +364,7 @@ class FlowerEngine(Scoring):
             for reply in self.link.grid.pull_messages(list(messages)):
                 client = messages.pop(reply.metadata.reply_to_message_id)
                 why = reply.error.reason if reply.has_error() else values_of(reply.content).get("error")
-                troubles += [f"client {client}: {why}"] if why else []
+                troubles += [f"client {client}: {printable(str(why), 300)}"] if why else []
             time.sleep(_LONG)
         troubles += [f"client {client} did not answer" for client in messages.values()]
         if troubles:
