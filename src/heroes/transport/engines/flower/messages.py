@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,11 @@ def order_of(task: Task) -> dict[str, Any]:
     a = task.assignment
     values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
     return {**values, "width": a.selection.width, "seed": task.seed}
+
+
+def digest_of(config: str) -> str:
+    """By which a task says which configuration it belongs to: a node may have kept that of another run."""
+    return sha256(config.encode()).hexdigest()[:16]
 
 
 def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
