@@ -173,7 +173,11 @@ def test_messages_are_little_larger_than_the_tensors_of_the_cifar_cnn(world, wid
     values = order_of(
         Task(world.assignment(round=900, client=99, nonce=2**62, learning_rate=1 / 30), tensors, 2**62)
     )
-    message = Message(content({**values, "bits": bits}, tensors=joined(packed)), 2**62, MessageType.TRAIN)
+    message = Message(
+        content({**values, "bits": bits, "digest": "0" * 16}, tensors=joined(packed)),
+        2**62,
+        MessageType.TRAIN,
+    )
     message.metadata.__dict__["_message_id"] = "0" * 64
     objects = get_all_nested_objects(message)
     size = sum(len(part.deflate()) for part in objects.values())
@@ -264,14 +268,44 @@ def test_a_node_that_is_gone_costs_its_client_only(tiny):
     assert entry.missing == (Lost(3, "its node is not there"),)
 
 
-def test_a_node_that_forgot_the_configuration_is_asked_again(tiny):
+@pytest.mark.parametrize("kept", [None, "seed = 2"])
+def test_a_node_that_forgot_the_configuration_or_kept_another_runs_is_told_in_the_same_round(tiny, kept):
     there, here, grid = tiny()
     state = here.strategy.begin(0)
     run_round(there, state)
-    grid.nodes[103].state.clear()
+    context = grid.nodes[103]
+    context.state.clear()
+    if kept is not None:
+        context.state["heroes"] = ConfigRecord({"config": kept})
     _, entry = run_round(there, state)
-    assert [lost.client for lost in entry.missing] == [3]
-    assert run_round(there, state)[1].missing == ()
+    assert entry == run_round(here, state)[1]
+    assert context.state.config_records["heroes"]["config"] == "seed = 1"
+    told = [m for m in grid.delivered[12:] if "config" in values_of(m.content)]
+    assert [m.metadata.dst_node_id for m in told] == [103]  # nobody else needs it again
+
+
+def test_a_node_that_does_not_take_the_configuration_costs_its_client_only(tiny):
+    there, here, grid = tiny()
+    state = here.strategy.begin(0)
+    run_round(there, state)
+    grid.instead[103] = lambda message: Message(content({"stranger": True}), reply_to=message)
+    _, entry = run_round(there, state)
+    assert [(lost.client, lost.reason) for lost in entry.missing] == [
+        (3, "its node does not know the configuration")
+    ]
+    assert len(grid.delivered) == 6 + 6 + 6 + 1  # who are you, two rounds, and one task again
+
+
+def test_a_node_never_trains_by_the_configuration_of_another_run(tiny):
+    there, here, grid = tiny()
+    asked = []
+    grid.app = client_app(
+        lambda text, client: asked.append(text) or (there.engine.trainer, there.engine.data)
+    )
+    for context in grid.nodes.values():
+        context.state["heroes"] = ConfigRecord({"config": "seed = 2"})
+    run_round(there, here.strategy.begin(0))
+    assert set(asked) == {"seed = 1"}
 
 
 def test_nodes_that_are_nobody_are_left_out_and_of_two_the_later_is_believed(tiny):

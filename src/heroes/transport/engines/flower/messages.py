@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,11 @@ def forged(update: Update, assignment: Assignment) -> str | None:
             *said, *asked
         )
     return None if update.nonce == assignment.nonce else "it does not know the nonce of its task"
+
+
+def digest_of(config: str) -> str:
+    """By which a task says which configuration it belongs to: a node may have kept that of another run."""
+    return sha256(config.encode()).hexdigest()[:16]
 
 
 def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
