@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from heroes.assemble import server as parts_of_server
-from heroes.assemble.clients import at_clients, at_node
+from heroes.assemble.clients import at_clients, at_node, remark
 from heroes.assemble.elsewhere import received, sent
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.server import planned
@@ -55,6 +55,8 @@ def assembled(
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer, data = at_clients(config, own, progress)
     strategy, costs = planned(config, trainer, data)
+    if len(strategy.widths) > 1:
+        remark(trainer.family, data.train, progress)
     chooser = parts_of_server.sampler(config, own)
     troubled = config.faults != FaultsConfig()
     faults = (

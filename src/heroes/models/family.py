@@ -40,6 +40,14 @@ class LocalModel:
         self.parameters = dict(parameters)
         self.shapes = dict(shapes or {name: tuple(p.shape) for name, p in parameters.items()})
         self.bases = tuple(bases)
+        self._starts = [
+            (
+                holder,
+                {name: None if value is None else value.clone() for name, value in holder._buffers.items()},
+            )
+            for holder in module.modules()
+            if holder._buffers
+        ]
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """What the module makes of a batch; a weight that it looks up more than once is composed once."""
@@ -49,12 +57,23 @@ class LocalModel:
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take these tensors; buffers are again what `build` made, whoever was trained here before."""
+        for holder, starts in self._starts:
+            for name, start in starts.items():
+                holder._buffers[name] = _again(start, holder._buffers.get(name))
         for name, parameter in self.parameters.items():
             parameter.copy_(tensors[name].view(parameter.shape))
 
     @torch.no_grad()
     def read(self) -> dict[str, Tensor]:
         return {name: _plain(self.parameters[name], shape) for name, shape in self.shapes.items()}
+
+
+def _again(start: Tensor | None, now: Tensor | None) -> Tensor | None:
+    """A buffer as it was at the start, where and in the type that it is now."""
+    if start is None:
+        return None
+    return start.clone() if now is None else start.to(now, copy=True)
 
 
 def _plain(parameter: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -80,6 +80,12 @@ def built(build: Build, width: int, seed: int = 0) -> nn.Module:
             raise ModelError(f"build(width={width}) failed: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
         raise ModelError(f"build(width={width}) must return a torch.nn.Module, not {type(module).__name__}")
+    for path, inside in module.named_modules():
+        if isinstance(inside, torch.jit.ScriptModule):
+            raise ModelError(
+                f"build(width={width}) made {f'module {path!r}' if path else 'a module'} with torch.jit, whose layers "
+                "cannot be cut; return the module itself, and script the trained one"
+            )
     return module
 
 
@@ -159,10 +165,18 @@ def _owner(module: nn.Module, path: str, attribute: str) -> tuple[nn.Module, str
     """The layer that a parameter belongs to and what it is there; a parametrised one lies deeper than its
     layer.
     """
+    layer = owner_path(path)
+    return module.get_submodule(layer), attribute if layer == path else path.rpartition(".")[2]
+
+
+def owner_path(path: str) -> str:
+    """The path of the layer whose parameter is kept at this path.
+
+    >>> owner_path("body.0"), owner_path("body.0.parametrizations.weight"), owner_path("parametrizations.weight")
+    ('body.0', 'body.0', '')
+    """
     layer, inside, name = path.rpartition("parametrizations.")
-    if inside and "." not in name:
-        return module.get_submodule(layer.removesuffix(".")), name
-    return module.get_submodule(path), attribute
+    return layer.removesuffix(".") if inside and "." not in name else path
 
 
 def _sizes(name: str, axis: int, size: int, parts: Parts) -> tuple[int, ...]:
@@ -211,6 +225,10 @@ def _refuse_what_cannot_be_cut(one: nn.Module, two: nn.Module, parameters: tuple
             raise ModelError(
                 f"buffer '{path}.running_mean' keeps running statistics, which cannot be averaged over different widths; "
                 "use nn.GroupNorm(width, channels), or track_running_stats=False"
+            )
+        if getattr(module, "sparse", False) is True:
+            raise ModelError(
+                f"parameter '{path}.weight' has sparse gradients, which clients do not train with; use sparse=False"
             )
         fixed_groups = (
             isinstance(module, nn.modules.conv._ConvNd) and module.groups == getattr(wider, "groups", 1) > 1
