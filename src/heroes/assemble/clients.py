@@ -35,7 +35,7 @@ def at_clients(
     settings = local_settings(config, objective(config, own))
     if own.model is None:
         named_model(config.model.name)  # before data is read, which may take long
-    chosen = shared(config, own.data) or federated(config, dataset(config, progress))
+    chosen = shared(config, own.data, progress) or federated(config, dataset(config, progress), progress)
     if len(chosen.shares) != config.federation.clients:
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over "

@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from heroes import plugins, seeds
-from heroes.data import PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
+from heroes.data import (
+    KEEPING_PROPORTIONS,
+    PARTITIONS,
+    DataOptions,
+    Dataset,
+    Examples,
+    FederatedData,
+    Progress,
+    Shares,
+    load,
+    share_out,
+)
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.fleet import FLEETS, Fleet, FleetKind, read_fleet
 from heroes.models import MODELS
@@ -18,6 +29,7 @@ from heroes.models.family import Build
 from heroes.settings.config import Config
 
 T = TypeVar("T")
+_WORTH_A_NOTE = 0.9  # of the examples are used; what is left over in dealing whole examples is less
 
 
 def named(key: str, name: str, choices: Mapping[str, T]) -> T:
@@ -41,7 +53,7 @@ def dataset(config: Config, progress: Progress | None = None) -> Dataset:
     return found
 
 
-def shared(config: Config, data: object) -> FederatedData | None:
+def shared(config: Config, data: object, progress: Progress | None = None) -> FederatedData | None:
     """The user's data, shared out if it is not yet."""
     if data is None or isinstance(data, FederatedData):
         return data
@@ -51,15 +63,16 @@ def shared(config: Config, data: object) -> FederatedData | None:
         raise DataError(
             f"data is a {type(data).__name__}; give (train, test) as heroes.Examples, or heroes.FederatedData"
         )
-    return federated(config, data)
+    return federated(config, data, progress)
 
 
-def federated(config: Config, data: Dataset) -> FederatedData:
-    """Share the training examples out as the configuration says."""
+def federated(config: Config, data: Dataset, progress: Progress | None = None) -> FederatedData:
+    """Share the training examples out as the configuration says. `progress` hears of a part that is not used."""
     name, clients = config.data.partition, config.federation.clients
     named("data.partition", name, PARTITIONS)
     d = config.data
-    level = {"gamma": d.gamma, "by_device": d.gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
+    by_gamma = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
+    level = {**by_gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
     shares = share_out(
         name,
         data.train.targets.numpy(),
@@ -70,7 +83,18 @@ def federated(config: Config, data: Dataset) -> FederatedData:
         device_of=Fleet(fleet_kind(config), clients, config.seed).device_of if name == "by_device" else None,
         examples_per_client=d.examples_per_client,
     )
+    if progress is not None and isinstance(shares, Shares) and name in KEEPING_PROPORTIONS:
+        used, of = int(shares.starts[-1]), len(data.train)
+        if used < _WORTH_A_NOTE * of:
+            progress(_left_out(name, used, of), 0, None)
     return FederatedData(data.train, data.test, shares, len(data.class_names) or None)
+
+
+def _left_out(name: str, used: int, of: int) -> str:
+    return (
+        f"{name} uses {used:,} of {of:,} training examples, since every client gets as many as the rarest class "
+        "allows; data.partition = 'gamma_all' deals all of them out"
+    )
 
 
 def model_build(config: Config, data: FederatedData) -> Build:
