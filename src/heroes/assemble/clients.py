@@ -46,7 +46,9 @@ def at_clients(
     settings = local_settings(config, objective(config, own))
     if own.model is None:
         named_model(config.model.name)  # before data is read, which may take long
-    chosen = shared(config, own.data, seed) or federated(config, dataset(config, progress, seed), seed)
+    chosen = shared(config, own.data, seed, progress) or federated(
+        config, dataset(config, progress, seed), seed, progress
+    )
     if len(chosen.shares) != config.federation.clients:
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over "

@@ -12,12 +12,14 @@ from typing import TypeVar
 from heroes import plugins, seeds
 from heroes.data import (
     DATASETS,
+    KEEPING_PROPORTIONS,
     PARTITIONS,
     DataOptions,
     Dataset,
     Examples,
     FederatedData,
     Progress,
+    Shares,
     load,
     share_out,
 )
@@ -29,6 +31,7 @@ from heroes.seeds import Seed
 from heroes.settings.config import Config
 
 T = TypeVar("T")
+_WORTH_A_NOTE = 0.9  # of the examples are used; what is left over in dealing whole examples is less
 
 
 def named(key: str, name: str, choices: Mapping[str, T]) -> T:
@@ -53,7 +56,9 @@ def dataset(config: Config, progress: Progress | None, seed: Seed) -> Dataset:
     return found
 
 
-def shared(config: Config, data: object, seed: Seed) -> FederatedData | None:
+def shared(
+    config: Config, data: object, seed: Seed, progress: Progress | None = None
+) -> FederatedData | None:
     """The user's data, shared out if it is not yet."""
     if data is None or isinstance(data, FederatedData):
         return data
@@ -63,15 +68,16 @@ def shared(config: Config, data: object, seed: Seed) -> FederatedData | None:
         raise DataError(
             f"data is a {type(data).__name__}; give (train, test) as heroes.Examples, or heroes.FederatedData"
         )
-    return federated(config, data, seed)
+    return federated(config, data, seed, progress)
 
 
-def federated(config: Config, data: Dataset, seed: Seed) -> FederatedData:
-    """Share the training examples out as the configuration says."""
+def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | None = None) -> FederatedData:
+    """Share the training examples out as the configuration says. `progress` hears of a part that is not used."""
     name, clients = config.data.partition, config.federation.clients
     named("data.partition", name, PARTITIONS)
     d = config.data
-    level = {"gamma": d.gamma, "by_device": d.gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
+    by_gamma = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
+    level = {**by_gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
     shares = share_out(
         name,
         data.train.targets.numpy(),
@@ -82,7 +88,18 @@ def federated(config: Config, data: Dataset, seed: Seed) -> FederatedData:
         device_of=Fleet(fleet_kind(config), clients, seed).device_of if name == "by_device" else None,
         examples_per_client=d.examples_per_client,
     )
+    if progress is not None and isinstance(shares, Shares) and name in KEEPING_PROPORTIONS:
+        used, of = int(shares.starts[-1]), len(data.train)
+        if used < _WORTH_A_NOTE * of:
+            progress(_left_out(name, used, of), 0, None)
     return FederatedData(data.train, data.test, shares, len(data.class_names) or None)
+
+
+def _left_out(name: str, used: int, of: int) -> str:
+    return (
+        f"{name} uses {used:,} of {of:,} training examples, since every client gets as many as the rarest class "
+        "allows; data.partition = 'gamma_all' deals all of them out"
+    )
 
 
 def model_build(config: Config, data: FederatedData) -> Build:

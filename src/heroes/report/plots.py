@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MEGABYTES = "traffic, both ways (MB)"
 LEVELS = {  # the setting that says how skewed the data is: its label, and the partitions it applies to
-    "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "by_device")),
+    "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "gamma_all", "by_device")),
     "data.phi": ("φ: classes a client lacks", ("missing",)),
     "data.alpha": ("α: Dirichlet concentration (smaller is less even)", ("dirichlet",)),  # noqa: RUF001
 }
