@@ -29,8 +29,9 @@ from heroes.errors import ConfigError, HeroesError
 from heroes.messages import RoundRecord
 from heroes.models.family import Build
 from heroes.report.metrics import Metric
+from heroes.runs.configured import extended
 from heroes.runs.folder import held
-from heroes.runs.running import Run, extended, resume, run
+from heroes.runs.running import Run, resume, run
 from heroes.settings.config import Config, load, parse
 from heroes.settings.recipes import recipe
 from heroes.strategies.base import Strategy
