@@ -1,5 +1,5 @@
-"""What one strategy, the reference, saved against the others: runs with the same seed met the same clients, so
-they are paired.
+"""What one strategy, the reference, saved against the others: runs with the same seed met the same clients,
+so they are paired.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def gains(
     """Speed-up and traffic saved by the reference, a strategy, against each other group and against the mean
     of the other strategies, and notes.
 
-    Groups are compared within the same world (data, fleet, clients). Of several groups of the reference there,
-    the first one counts and the others are compared with it, but are no part of the mean.
+    Groups are compared within the same world (data, fleet, clients). Of several groups of the reference
+    there, the first one counts and the others are compared with it, but are no part of the mean.
     """
     measures: list[Measure] = []
     notes: list[str] = []

@@ -1,5 +1,5 @@
-"""What is read off a run: when it reached a target, what it had reached by some time or traffic, and means over
-seeds.
+"""What is read off a run: when it reached a target, what it had reached by some time or traffic, and means
+over seeds.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def mean_waiting(run: RunData) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """One number per run, None where it was not reached. Mean and deviation are over those that reached it."""
+    """One number per run, None where it was not reached. Mean and deviation are over those that did."""
 
     values: tuple[float | None, ...]
 

@@ -21,8 +21,13 @@ class Metric:
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Metric:
-        """The metric of a run; its last round decides, since a run that goes on may do so by another metric."""
-        return Metric(rows[-1].metric, rows[-1].lower_is_better) if rows else Metric()
+        """The metric of a run. The last round with a test decides: others do not know the metric, and a run
+        that goes on may do so by another one.
+        """
+        if not rows:
+            return Metric()
+        last = next((row for row in reversed(rows) if row.scores), rows[-1])
+        return Metric(last.metric, last.lower_is_better)
 
     @property
     def label(self) -> str:

@@ -117,7 +117,7 @@ def run_pictures(run: RunData) -> list[Picture]:
 
 
 def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
-    """Write the report of some runs of one experiment to one HTML file; a comparison made before may be given."""
+    """Write the report of some runs of one experiment to one HTML file; a comparison may be given."""
     content = page(comparison or compare(runs))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

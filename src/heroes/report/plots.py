@@ -1,4 +1,4 @@
-"""Figures that compare groups of runs. Each function gives a figure, or None when there is nothing to show."""
+"""Figures that compare groups of runs. Each function gives a figure, or None where there is none to show."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def resources_to_targets(found: Comparison) -> Figure | None:
 
 
 def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
-    """The main metric against how unevenly the data is shared out, for runs that differ in it; at the end, or at
-    some time.
+    """The main metric against how unevenly the data is shared out, for runs that differ in it; at the end, or
+    at some time.
     """
     key = next((key for key in LEVELS if len({_level(run, key) for run in runs} - {None}) > 1), None)
     if key is None:
@@ -231,7 +231,7 @@ def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
 
 
 def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
-    """One run as it is; several as their mean, with the deviation shaded and each run as a thin line behind."""
+    """One run as it is; several as their mean, the deviation shaded and each run as a thin line behind."""
     look: dict[str, Any] = {"color": colour(group.strategy), "linestyle": dashes(group)}
     if len(curves) == 1:
         (x, y), every = curves[0], max(1, len(curves[0][0]) // 10)

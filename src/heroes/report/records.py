@@ -121,7 +121,7 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flaw(value: Any) -> tuple[str, str] | None:
-    """What is not finite, or too large to be dealt with: the place and what is wrong there, if anything is."""
+    """What is not finite, or too large to be dealt with: the place and what is wrong there, if anything."""
     if isinstance(value, (int, float)):
         return None if abs(value) < LARGEST else ("", f"is {_short(value)}, not a number below {LARGEST:g}")
     if isinstance(value, str):

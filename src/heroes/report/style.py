@@ -1,5 +1,5 @@
-"""How figures look: one colour-blind-safe colour per strategy everywhere, and how they are made and saved. The
-door to matplotlib.
+"""How figures look: one colour-blind-safe colour per strategy everywhere, and how they are made and saved.
+The door to matplotlib.
 
 Figures are made as objects; pyplot and its global state are not used. matplotlib is loaded when the first
 figure is made.
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import XAxis
     from matplotlib.figure import Figure
 
-SPARE = (
-    "#000000",
-    "#56B4E9",
-    "#999999",
-)  # of Okabe and Ito's palette, for strategies without a look of their own
+SPARE = ("#000000", "#56B4E9", "#999999")  # of Okabe and Ito's palette, for those without a look of their own
 SPARE_MARKERS = ("P", "X", "*", "p", "h")
 DASHES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx")
@@ -36,7 +32,7 @@ MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[repo
 
 
 def look(strategy: str) -> tuple[str, str]:
-    """Colour and marker of a strategy, the same in every figure; one that has none of its own gets a spare one."""
+    """Colour and marker of a strategy, the same in every figure; a spare look for one without its own."""
     known = registry.look(strategy)
     if known is not None:
         return known
