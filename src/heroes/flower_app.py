@@ -29,8 +29,9 @@ from heroes.errors import ConfigError, HeroesError, printable
 from heroes.messages import RoundRecord
 from heroes.models.family import Build
 from heroes.report.metrics import Metric
+from heroes.runs.configured import extended
 from heroes.runs.folder import held
-from heroes.runs.running import Run, extended, resume, run
+from heroes.runs.running import Run, resume, run
 from heroes.settings import toml_text
 from heroes.settings.config import Config, load
 from heroes.settings.recipes import recipe

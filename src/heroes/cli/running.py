@@ -79,11 +79,14 @@ def resume_command(
         k: v for k, v in named.items() if v is not None
     }
     with status("setting up", quiet):
-        from heroes.runs.running import extended, resume
+        from heroes.runs.configured import extended
+        from heroes.runs.running import resume
     config = extended(folder, changes)
     launch.refuse_many(config.engine.name)
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
         finished = resume(folder, changes, track=track or (), **watching._asdict())
+    if finished.mended:
+        note(f"the run was finished, but {' and '.join(finished.mended)}; it is written now")
     _tell(finished, folder, as_json, report, quiet)
 
 

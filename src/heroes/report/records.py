@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,26 @@ def read_records(folder: Path) -> Records:
         except ValueError as error:
             raise RunFolderError(f"line {number} of {str(path)!r} is damaged: {error}") from None
     return Records(tuple(rows), torn=tail != "")
+
+
+def check_order(rows: Sequence[RoundRecord], folder: Path) -> None:
+    """Refuse records with a line that is missing, doubled or of another run: rounds are 1, 2, 3, ..., time and
+    traffic never fall.
+    """
+    path, seconds, traffic = str(folder / "records.jsonl"), 0.0, 0
+    for number, row in enumerate(rows, 1):
+        if row.round != number:
+            raise RunFolderError(
+                f"line {number} of {path!r} is of round {row.round}; a line is missing or doubled: put it right"
+            )
+        if row.seconds < seconds or row.traffic < traffic:
+            what = (
+                f"seconds fall from {seconds!r} to {row.seconds!r}"
+                if row.seconds < seconds
+                else f"traffic falls from {traffic!r} to {row.traffic!r}"
+            )
+            raise RunFolderError(f"line {number} of {path!r} does not follow the one before: {what}")
+        seconds, traffic = row.seconds, row.traffic
 
 
 def read_record(line: str) -> RoundRecord:

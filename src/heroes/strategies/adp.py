@@ -33,6 +33,10 @@ class AdpMemory:
     smoothness: float | None = None  # beta
     divergence: float | None = None  # delta
 
+    def fits(self, begin: AdpMemory) -> bool:
+        """Whether a run that began so can have come to this: a checkpoint from outside may say anything."""
+        return self.tau >= 1
+
 
 State = ServerState[AdpMemory]
 T = TypeVar("T")

@@ -49,6 +49,10 @@ class HeroesMemory:
     pace_scale: float | None = None
     reducing_error: float = 0.0
 
+    def fits(self, begin: HeroesMemory) -> bool:
+        """Whether a run that began so can have come to this: a checkpoint from outside may say anything."""
+        return len(self.counters) == len(begin.counters) and min(self.counters) >= 0
+
 
 State = ServerState[HeroesMemory]
 
