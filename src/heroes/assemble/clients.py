@@ -158,10 +158,12 @@ def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[
 
 
 def _dense_flops(family: Family, width: int, inputs: Tensor, targets: Tensor, mean: MeanLoss) -> int:
-    """Of a step of the plain model, in which no buffer may change."""
+    """Of a step of the plain model; no buffer may change in it, nor in a test."""
     module = family.dense(width).module
     with same_buffers(module):
-        return step_flops(module, inputs, targets, mean)
+        flops = step_flops(module, inputs, targets, mean)
+        module.eval()(inputs[:FEW])
+    return flops
 
 
 def remark(family: Family, train: Examples, progress: Progress | None) -> None:
