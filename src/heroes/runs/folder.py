@@ -21,6 +21,7 @@ from torch import Tensor
 from heroes.errors import RunFolderError
 from heroes.messages import RoundRecord, ServerState, plain
 from heroes.runs import checkpoints
+from heroes.runs.spending import SPENT
 
 if sys.platform != "win32":
     import fcntl
@@ -28,7 +29,7 @@ if sys.platform != "win32":
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
 PARTS = "parts"  # in environment.json: what is not built in, and where it came from
-FILES = ("config.toml", "records.jsonl", "model.safetensors", "environment.json")
+FILES = ("config.toml", "records.jsonl", "model.safetensors", "environment.json", SPENT)
 
 
 class RunFolder:

@@ -27,6 +27,7 @@ from heroes.rounds import begin
 from heroes.runs.checkpoints import read_last
 from heroes.runs.folder import CHECKPOINTS, RunFolder, held, read_origins, refuse_taken
 from heroes.runs.interrupts import finishing_first
+from heroes.runs.spending import counting_again
 from heroes.runs.trackers import Audience, chosen
 from heroes.settings.config import Config, parse, to_toml
 from heroes.strategies import registry
@@ -173,6 +174,7 @@ def resume(
                     f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it "
                     "go on"
                 )
+            federation = counting_again(federation, path, done, state.round)
             kept = RunFolder(path, to_toml(config), own.origins(config), after=state.round)
             return _train(federation, config, kept, on_round, audience, state, done)
 
