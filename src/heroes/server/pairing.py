@@ -21,6 +21,7 @@ from heroes.client.extras import Extra
 from heroes.messages import Assignment, Lost, Tensors, Update
 
 MOST_SAMPLES = 2**40  # more than any client can hold
+_ANSWERS = ("failed", "silent")  # causes that are the client's doing, not that of time or of its network
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Pairing:
     def _hand_on(self, n: int, update: Update | Lost) -> Iterator[tuple[Assignment, Update]]:
         if isinstance(update, Lost):
             self.lost.append(update)
-            if self.unchanged is not None and (update.arrived or update.cause == "failed"):
+            if self.unchanged is not None and (update.arrived or update.cause in _ANSWERS):
                 a = self.plan[n]
                 self.stood_in.add(a.client)
                 yield a, Update(a.client, a.round, self.unchanged(a), samples=1, nonce=a.nonce)
