@@ -28,6 +28,7 @@ from heroes.runs.configured import extended, of_folder
 from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, version_of, write_end
 from heroes.runs.interrupts import finishing_first
 from heroes.runs.resuming import last_state, rounds_on_record
+from heroes.runs.spending import counting_again
 from heroes.runs.trackers import Audience, chosen
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
@@ -160,6 +161,7 @@ def resume(
             origins = own.origins(config)
             if done and state.round == len(done) and (reason := stop_rule(config).reason(done[-1])):
                 return _finished(federation, config, path, origins, state, reason)
+            federation = counting_again(federation, path, done, state.round)
             text = None if before == config else configured.text(config)
             kept = RunFolder(path, text, origins, after=state.round, settings=configured.bound(config))
             return _train(federation, config, kept, on_round, audience, state, done)

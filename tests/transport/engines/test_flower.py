@@ -648,6 +648,13 @@ def test_the_seed_stays_on_the_server(nodes, tmp_path, monkeypatch):
     assert flower_app.lead({**settings, "rounds": 2}, NOTHING, nodes).config.seed == seed
 
 
+def test_an_app_with_privacy_draws_from_the_system_unless_told_otherwise(tmp_path):
+    private = ["--set", "privacy.noise=1.0", "--set", "strategy.pace=constant"]
+    for name, options, source in (("a", [], "system"), ("b", ["--set", "privacy.source=seed"], "seed")):
+        init(tmp_path / name, *private, *options)
+        assert f'source = "{source}"' in (tmp_path / name / "config.toml").read_text()
+
+
 def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=9)
     with pytest.raises(TrainingError, match="client 1 wants width 9"):
