@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import heroes
-from heroes.cli.app import INTERRUPTED
+from heroes.cli.start import INTERRUPTED
 from heroes.errors import ConfigError, RunFolderError
 from heroes.runs.folder import CHECKPOINTS
 from heroes.settings.recipes import recipe

@@ -360,6 +360,12 @@ def test_an_answer_that_is_none_costs_its_client_only(tiny, answer, reason):
     assert sum(client.loss is not None for client in entry.clients) == 5
 
 
+def test_an_error_in_testing_is_one_sentence(tiny):
+    there, _, _ = tiny()
+    with pytest.raises(TrainingError, match=r"^the model could not be tested: KeyError: "):
+        there.engine.score({}, 2)()
+
+
 def test_an_answer_that_comes_late_is_counted_in_the_round_in_which_it_comes(tiny):
     there, here, grid = tiny(task_seconds=0.05)
     state = here.strategy.begin(0)
