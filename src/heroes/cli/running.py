@@ -51,7 +51,8 @@ def run_command(
     launch.refuse_many(config.engine.name)
     folder = (
         out
-        or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{config.task}-{config.strategy.name}-{config.seed}"
+        or Path("runs")
+        / f"{datetime.now():%Y%m%d-%H%M%S}-{options.folder_name(config.task, config.strategy.name, config.seed)}"
     )
     with status("setting up", quiet):
         from heroes.runs.running import run  # torch is loaded here, where it is needed

@@ -1,8 +1,8 @@
 """How examples are dealt out over clients. Every partition gives each client at least one example, and none
 to two.
 
-`iid` and `dirichlet` use every example, `natural` all of every owner it keeps; `gamma`, `by_device` and
-`missing` keep their proportions and leave out what does not fit.
+`iid`, `dirichlet` and `gamma_all` use every example, `natural` all of every owner it keeps; `gamma`,
+`by_device` and `missing` keep their proportions and leave out what does not fit.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heroes.data.examples import Shares
+from heroes.data.filling import filled
 from heroes.errors import DataError
 from heroes.messages import Integers
 
@@ -46,6 +47,22 @@ def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
     others.
     """
     return _with_main_class(request, main_in_turn(request), rng, "gamma")
+
+
+def gamma_all(request: SplitRequest, rng: np.random.Generator) -> Shares:
+    """As gamma, but every example is dealt out, in shares of equal size: a client whose main class is rare has
+    less of it.
+    """
+    main, level = main_in_turn(request), percentage(request, "gamma_all")
+    supply: Integers = np.unique(request.labels, return_counts=True)[1]
+    sizes = len(request.labels) // request.clients + (
+        np.arange(request.clients) < len(request.labels) % request.clients
+    )
+    holders = np.bincount(main, minlength=len(supply))
+    fair = supply[main] // holders[main] + (_turns(main) < supply[main] % holders[main])
+    demand = np.zeros((request.clients, len(supply)), dtype=np.int64)
+    demand[np.arange(request.clients), main] = np.minimum(np.rint(level / 100 * sizes), fair)
+    return _deal(request.labels, filled(demand, main, sizes, supply), rng)
 
 
 def main_in_turn(request: SplitRequest) -> Integers:
@@ -96,7 +113,7 @@ def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Gener
             return _deal(labels, demand, rng)
     raise DataError(
         f"partition {name!r} at {level:g} % needs more examples of some class than there are, even with one example a client "
-        f"({clients} clients, classes have {supply.min()} to {supply.max()} examples); use fewer clients"
+        f"({clients} clients, classes have {supply.min()} to {supply.max()} examples); use fewer clients, or 'gamma_all'"
     )
 
 
@@ -249,8 +266,10 @@ def _nobody_empty(owner: Integers, clients: int, rng: np.random.Generator) -> No
 PARTITIONS: dict[str, Partition] = {
     "iid": iid,
     "gamma": gamma,
+    "gamma_all": gamma_all,
     "dirichlet": dirichlet,
     "missing": missing,
     "natural": natural,
     "by_device": by_device,
 }
+KEEPING_PROPORTIONS = ("gamma", "by_device", "missing")  # and leaving out what does not fit

@@ -15,6 +15,7 @@ from pydantic import model_validator
 
 from heroes.fields import NotNegative, Positive, Whole
 from heroes.messages import Cohort, Facts, Floats, Integers, Plan, ServerState, Tensors
+from heroes.planning.belief import believed
 from heroes.planning.loads import Load, assignments
 from heroes.planning.pacing import (
     Deadline,
@@ -261,12 +262,14 @@ class _Seen:
 
 
 def mean_estimates(seen: Sequence[Mapping[str, float]], before: Estimates | None) -> Estimates | None:
-    """Plain means over clients; an estimate that no client could give keeps its last value."""
+    """Plain means over the clients that are believed; an estimate that no client could give keeps its last
+    value.
+    """
 
     def mean(name: str) -> float | None:
         values = [v for e in seen if (v := e.get(name)) is not None and np.isfinite(v) and v >= 0]
         if values:
-            return float(np.mean(values))
+            return float(np.mean(np.array(values)[believed(values)]))
         return getattr(before, name) if before is not None else None
 
     loss = mean("loss")
