@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -309,3 +311,11 @@ def test_a_finished_run_gets_its_environment(folder: Path) -> None:
 def test_a_checkpoint_of_0_1_0_has_no_settings_and_is_read(folder: Path) -> None:
     sealed(folder, settings={})
     assert len(heroes.resume(folder, MORE).records) == 4
+
+
+def test_the_command_says_what_it_mended(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    command = [sys.executable, "-m", "heroes.cli", "resume", str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "the run was finished, but model.safetensors was missing; it is written now" in ended.stderr
