@@ -78,14 +78,6 @@ def test_worker_processes_go_on_with_the_same_bits_too(tmp_path, workers):
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
-def test_a_run_without_a_checkpoint_begins_anew(tmp_path):
-    heroes.run(config(**{"checkpoint.every": 0}), out=tmp_path / "whole")
-    with pytest.raises(StoppedError):
-        heroes.run(config(**{"checkpoint.every": 0}), out=tmp_path / "cut", on_round=stop_after(2))
-    heroes.resume(tmp_path / "cut")
-    assert files(tmp_path / "cut") == files(tmp_path / "whole")
-
-
 def test_a_finished_run_goes_on_only_with_more_rounds(tmp_path):
     heroes.run(config(), out=tmp_path / "run")
     with pytest.raises(ConfigError, match=r"is finished \(rounds, 6 rounds\)"):

@@ -119,14 +119,14 @@ def run(
             assembled(config, opener, own, on_progress) as federation,
             nullcontext() if out is None else held(Path(out)),
         ):  # the engine may take long to close
-            origins = own.origins(config)
-            text, bound = configured.text(config), configured.bound(config)
-            folder = (
-                None
-                if out is None
-                else RunFolder(Path(out), text, origins, overwrite=overwrite, settings=bound)
-            )
+            folder = None if out is None else _fresh(Path(out), config, own, overwrite)
             return _train(federation, config, folder, on_round, audience)
+
+
+def _fresh(path: Path, config: Config, own: Own, overwrite: bool) -> RunFolder:
+    """The folder of a run that begins."""
+    text, bound = configured.text(config), configured.bound(config)
+    return RunFolder(path, text, own.origins(config), overwrite=overwrite, settings=bound)
 
 
 def resume(
