@@ -71,17 +71,17 @@ def main(quick: bool = False) -> None:
     rows, figures = [], []
     for name, case in CASES.items():
         data = case.data()
-        for scheme in ("fedavg", "heroes"):
-            say(f"{name}, {scheme}")
-            sides, steps = _measure(case, scheme, data, turns=2 if quick else 3)
+        for strategy in ("fedavg", "heroes"):
+            say(f"{name}, {strategy}")
+            sides, steps = _measure(case, strategy, data, turns=2 if quick else 3)
             share = ratio(sides["bare"], sides["heroes"])
             speeds = [steps / sides[side].median for side in ("bare", "heroes")]
             first = steps / sides["heroes"].first
             rows.append(
-                (f"{name}, {scheme}", *(f"{s:.1f}" for s in (*speeds, first)), f"{share:.2f}", f"{GOAL:.2f}")
+                (f"{name}, {strategy}", *(f"{s:.1f}" for s in (*speeds, first)), f"{share:.2f}", f"{GOAL:.2f}")
             )
             figures.append(
-                {"case": name, "scheme": scheme, "bare": speeds[0], "heroes": speeds[1], "share": share}
+                {"case": name, "strategy": strategy, "bare": speeds[0], "heroes": speeds[1], "share": share}
             )
             figures[-1] |= {"heroes_first": first, "seconds": {side: s.turns for side, s in sides.items()}}
     header = ("", "bare loop", "heroes", "first round", "share", "goal")
@@ -89,23 +89,23 @@ def main(quick: bool = False) -> None:
     save("limit", figures)
 
 
-def _config(case: Case, scheme: str) -> Config:
+def _config(case: Case, strategy: str) -> Config:
     changes: dict[str, Any] = {
         "federation.clients": 100,
         "federation.cohort": case.cohort,
         "data.name": "own",
         "engine.workers": WORKERS,
     }
-    if scheme == "fedavg":
+    if strategy == "fedavg":
         changes["strategy.tau"] = case.tau
     else:  # widths and blocks as ever, but the same steps in every round, so that rounds can be compared
         changes |= {"strategy.adaptive_tau": False, "strategy.tau_first": case.tau, "strategy.tau_min": 1}
-    return recipes.recipe(case.recipe, scheme).changed(changes)
+    return recipes.recipe(case.recipe, strategy).changed(changes)
 
 
-def _measure(case: Case, scheme: str, data: FederatedData, turns: int) -> tuple[dict[str, Side], int]:
+def _measure(case: Case, strategy: str, data: FederatedData, turns: int) -> tuple[dict[str, Side], int]:
     """Turns of one round each; the bare loop does the steps of the same plan."""
-    config = _config(case, scheme)
+    config = _config(case, strategy)
     model = partial(MODELS[config.model.name], max_width=config.model.max_width, classes=case.classes)
     with assembled(config, processes.opened, Own(model, data)) as federation:
         state = federation.strategy.begin(0)

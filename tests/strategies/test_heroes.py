@@ -1,4 +1,4 @@
-"""The Heroes scheme: what it assigns, what it learns from the answers, and three rounds pinned."""
+"""The Heroes strategy: what it assigns, what it learns from the answers, and three rounds pinned."""
 
 from __future__ import annotations
 
