@@ -78,7 +78,12 @@ def main(quick: bool = False) -> None:
             speeds = [steps / sides[side].median for side in ("bare", "heroes")]
             first = steps / sides["heroes"].first
             rows.append(
-                (f"{name}, {strategy}", *(f"{s:.1f}" for s in (*speeds, first)), f"{share:.2f}", f"{GOAL:.2f}")
+                (
+                    f"{name}, {strategy}",
+                    *(f"{s:.1f}" for s in (*speeds, first)),
+                    f"{share:.2f}",
+                    f"{GOAL:.2f}",
+                )
             )
             figures.append(
                 {"case": name, "strategy": strategy, "bare": speeds[0], "heroes": speeds[1], "share": share}

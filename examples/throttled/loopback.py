@@ -110,9 +110,8 @@ class Federation:
     folder: Path
     keys: Keys | None = None
     listen: str = HOST
-    server_for: Callable[[int], str] = lambda number: (
-        HOST
-    )  # the address at which node `number` finds the SuperLink
+    # the address at which node `number` finds the SuperLink
+    server_for: Callable[[int], str] = lambda number: HOST
     node_config: Callable[[int], str] = lambda number: ""  # what node `number` is told beside its number
     wrap: Callable[[int], Sequence[str]] = lambda number: ()  # words put before the command of node `number`
     port: int = field(default_factory=lambda: free_port())

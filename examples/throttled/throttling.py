@@ -89,7 +89,8 @@ def shape(devices: Sequence[Device], means: Means) -> None:
         for way, direction in enumerate(("dst", "src")):
             handle = f"1:{10 + 2 * number + way}"
             _do(
-                f"tc class add dev lo parent 1: classid {handle} htb rate {device.megabits:g}mbit burst 32k quantum 1514"
+                f"tc class add dev lo parent 1: classid {handle} htb rate {device.megabits:g}mbit burst 32k "
+                "quantum 1514"
             )
             where = f"match ip {direction} {address(number, means)}/32"
             _do(f"tc filter add dev lo parent 1: protocol ip prio 1 u32 {where} flowid {handle}")

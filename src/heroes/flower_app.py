@@ -60,7 +60,8 @@ class Parts:
     def __post_init__(self) -> None:
         if self.data is not None and self.model is None and self.classes is None:
             raise ConfigError(
-                "data of your own needs a model of your own, or classes=...: a node may not have seen them all"
+                "data of your own needs a model of your own, or classes=...: a node may not have seen them "
+                "all"
             )
 
     def server_app(self) -> ServerApp:

@@ -168,12 +168,10 @@ class ServerState(Generic[Memory]):
     seconds: float = 0.0  # time spent
     bytes_up: int = 0
     bytes_down: int = 0
-    residuals: Mapping[int, Tensors] = field(
-        default_factory=dict
-    )  # what rounding left out of clients' uploads
-    measured: Mapping[int, tuple[float, ...]] = field(
-        default_factory=dict
-    )  # what is known of how fast real clients are
+    # what rounding left out of clients' uploads
+    residuals: Mapping[int, Tensors] = field(default_factory=dict)
+    # what is known of how fast real clients are
+    measured: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     sampler: Any = None  # JSON values
     moments: Mapping[str, Tensors] = field(default_factory=dict)  # of the server optimiser: kind, then tensor
     averaged: Tensors = field(default_factory=dict)  # the moving average of the model; empty when it is off
@@ -232,9 +230,8 @@ class RoundRecord:
     missing: tuple[Lost, ...]
     clients: tuple[ClientRecord, ...]
     facts: Facts = field(default_factory=dict)  # whatever the strategy says
-    lost: Mapping[str, int] = field(
-        default_factory=dict
-    )  # how many updates are missing by cause, abandoned attempts included
+    # how many updates are missing by cause, abandoned attempts included
+    lost: Mapping[str, int] = field(default_factory=dict)
     abandoned: tuple[Abandoned, ...] = ()  # attempts at this round that too few answered
     idle: float = 0.0  # seconds until enough clients were awake
     clock: str = "virtual"  # or wall: what seconds are

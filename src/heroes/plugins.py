@@ -51,8 +51,8 @@ def find(kind: str, key: str, name: str, built_in: Mapping[str, T]) -> T:
     if name in built_in:
         if claimed:
             raise ConfigError(
-                f"the package {_package(claimed[0])!r} brings a {kind} called {name!r}, but heroes has one of that "
-                "name: it is refused; uninstall the package, or ask its authors for another name"
+                f"the package {_package(claimed[0])!r} brings a {kind} called {name!r}, but heroes has one "
+                "of that name: it is refused; uninstall the package, or ask its authors for another name"
             )
         return built_in[name]
     if len(claimed) > 1:
@@ -71,8 +71,8 @@ def _loaded(kind: str, entry: EntryPoint) -> Any:
         return entry.load()
     except Exception as error:  # another package can fail in any way
         raise ConfigError(
-            f"the {kind} {entry.name!r} of the package {_package(entry)!r} cannot be loaded from {entry.value!r}: "
-            f"{said(error)}"
+            f"the {kind} {entry.name!r} of the package {_package(entry)!r} cannot be loaded from "
+            f"{entry.value!r}: {said(error)}"
         ) from error
 
 

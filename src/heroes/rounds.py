@@ -67,9 +67,8 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     clients = f.fleet.status(asked, state.round + 1, number, state.measured)  # how fast they are today
     plan = stamped(f, assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
     wanted = min(f.cohort, len(clients))
-    sent = lru_cache(maxsize=_SLICES)(
-        lambda selection: as_sent(f, state, selection)
-    )  # clients may get the same slice
+    # clients may get the same slice
+    sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))
     updates = carried_out(f, plan.assignments, wanted, lambda a: make_task(f, state, a, sent))
     answers = Pairing(plan.assignments, updates, lambda a: expected(f, state, a))
     left: list[Leftover] = []

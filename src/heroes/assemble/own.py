@@ -73,8 +73,8 @@ class Own:
             if before != now:
                 does = "was run with your own" if before else "was not run with your own"
                 raise ConfigError(
-                    f"{str(folder)!r} {does} {part}: heroes.resume(folder, {part.partition(' ')[0]}=...) must be "
-                    "called accordingly"
+                    f"{str(folder)!r} {does} {part}: heroes.resume(folder, {part.partition(' ')[0]}=...) "
+                    "must be called accordingly"
                 )
 
     def _places(self, config: Config) -> Iterator[tuple[str, object, object]]:

@@ -81,8 +81,9 @@ def privacy(config: Config, chooser: Sampler) -> Privacy | None:
         return None
     if not chooser.uniform:
         raise ConfigError(
-            f"privacy.noise is {p.noise}: its accountant covers clients drawn uniformly without replacement, which "
-            f"the sampler {chooser.name!r} does not do; use federation.sampler = 'uniform' or privacy.noise = 0"
+            f"privacy.noise is {p.noise}: its accountant covers clients drawn uniformly without replacement, "
+            f"which the sampler {chooser.name!r} does not do; use federation.sampler = 'uniform' or "
+            "privacy.noise = 0"
         )
     drawn = math.ceil(f.cohort * config.server.oversample)
     seed = config.seed if p.source == "seed" else None

@@ -106,7 +106,8 @@ def fleet_kind(config: Config) -> FleetKind:
     if kind.measured_links and own.keys() & {"upload", "download"}:
         if not {"upload", "download"} <= own.keys():
             raise ConfigError(
-                f"the links of fleet {config.fleet.name!r} are measured pairs; give both fleet.upload and fleet.download, or none"
+                f"the links of fleet {config.fleet.name!r} are measured pairs; give both fleet.upload and "
+                "fleet.download, or none"
             )
         own["measured_links"] = False
     return replace(kind, **own)

@@ -51,7 +51,8 @@ class Job:
             return False
         if _but_engine(parse(read_config(self.folder))) != _but_engine(self.config):
             raise RunFolderError(
-                f"{str(self.folder)!r} holds a run with other settings; choose another --out or say --overwrite"
+                f"{str(self.folder)!r} holds a run with other settings; choose another --out or say "
+                "--overwrite"
             )
         rows = read_records(self.folder).rows
         return bool(rows) and rows[-1].stopped is not None
@@ -150,8 +151,8 @@ def _jobs(
 def _refuse_mpi(planned: list[Job]) -> None:
     if launch.size() > 1 or any(job.config.engine.name == "mpi" for job in planned):
         raise ConfigError(
-            "heroes compare does not run under MPI: run each strategy by mpiexec -n 5 heroes run EXPERIMENT --strategy NAME --engine mpi "
-            "--out FOLDER, then heroes compare FOLDER FOLDER"
+            "heroes compare does not run under MPI: run each strategy by mpiexec -n 5 heroes run EXPERIMENT "
+            "--strategy NAME --engine mpi --out FOLDER, then heroes compare FOLDER FOLDER"
         )
 
 

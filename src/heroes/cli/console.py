@@ -201,7 +201,8 @@ class _Notices:
             self._once(notice)
         for before in record.abandoned:
             self._say(
-                f"round {record.round} is begun again; left out of {len(before.clients)}: {_counted(before.missing)}"
+                f"round {record.round} is begun again; left out of {len(before.clients)}: "
+                f"{_counted(before.missing)}"
             )
         if troubles := [lost for lost in record.missing if lost.cause != "surplus"]:
             self._say(f"round {record.round}, left out of {len(record.clients)}: {_counted(troubles)}")

@@ -194,7 +194,8 @@ def _commands(folder: Path, numbers: range, hosts: list[str], first: int) -> lis
     start = [
         "start the server (one port, 8000, for nodes and for you):",
         f"  flower-superlink --host {listen} --port 8000 --database superlink.db --enable-supernode-auth \\",
-        f"    --ssl-ca-certfile {where}/ca.crt --ssl-certfile {where}/server.crt --ssl-keyfile {where}/server.key",
+        f"    --ssl-ca-certfile {where}/ca.crt --ssl-certfile {where}/server.crt --ssl-keyfile "
+        f"{where}/server.key",
         "",
         "name it to the flwr command, in $FLWR_HOME/config.toml (by default ~/.flwr/config.toml):",
         "  [superlink.federation]",
@@ -210,7 +211,8 @@ def _commands(folder: Path, numbers: range, hosts: list[str], first: int) -> lis
         "",
         f"start node N on its machine (here N = {numbers[0]}):",
         f"  flower-supernode --superlink {address} --root-certificates {where}/ca.crt \\",
-        f"    --auth-supernode-private-key {where}/node-{numbers[0]}.key --node-config partition-id={numbers[0]}",
+        f"    --auth-supernode-private-key {where}/node-{numbers[0]}.key --node-config "
+        f"partition-id={numbers[0]}",
     ]
 
 

@@ -109,7 +109,8 @@ def _alternative_name(host: str) -> x509.GeneralName:
     labels = host.split(".")
     if len(host) > 253 or labels[-1].isdigit() or not all(_LABEL.fullmatch(label) for label in labels):
         raise ConfigError(
-            f"--host {host!r} is neither a host name nor an address; say for example fl.example.org or 192.0.2.7"
+            f"--host {host!r} is neither a host name nor an address; say for example fl.example.org or "
+            "192.0.2.7"
         )
     return x509.DNSName(host)
 
@@ -119,8 +120,9 @@ def _refuse_existing(folder: Path, wanted: list[Path], overwrite: bool) -> None:
     if there and not overwrite:
         more = f" and {len(there) - 1} more" if len(there) > 1 else ""
         raise ConfigError(
-            f"{str(folder)!r} already holds {there[0]}{more}; choose another folder, make keys of further nodes only (--first), "
-            "renew the server's certificate only (--renew), or replace all of them (--overwrite)"
+            f"{str(folder)!r} already holds {there[0]}{more}; choose another folder, make keys of further "
+            "nodes only (--first), renew the server's certificate only (--renew), or replace all of them "
+            "(--overwrite)"
         )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -216,7 +218,8 @@ def _read_authority(files: KeyFolder) -> tuple[ec.EllipticCurvePrivateKey, x509.
     for path in (files.ca_key, files.ca_certificate):
         if not path.is_file():
             raise ConfigError(
-                f"{str(files.path)!r} holds no {path.name}: there is no authority that could sign a new certificate"
+                f"{str(files.path)!r} holds no {path.name}: there is no authority that could sign a new "
+                "certificate"
             )
     try:
         key = load_pem_private_key(files.ca_key.read_bytes(), None)

@@ -27,5 +27,6 @@ def refuse_many(engine: str) -> None:
     """An error if there are several processes, which would all do the same."""
     if size() > 1 and engine != "mpi":
         raise ConfigError(
-            f"{size()} processes were started together but engine.name is {engine!r}; say --engine mpi, or start one"
+            f"{size()} processes were started together but engine.name is {engine!r}; say --engine mpi, or "
+            "start one"
         )

@@ -184,8 +184,8 @@ def title(function: object) -> str:
 def misfit(name: str, outputs: Tensor, targets: Tensor, wanted: str) -> TrainingError:
     """The error for outputs that do not fit their targets."""
     return TrainingError(
-        f"{name}: the model's outputs have shape {tuple(outputs.shape)} and the targets {tuple(targets.shape)}; "
-        f"{wanted}"
+        f"{name}: the model's outputs have shape {tuple(outputs.shape)} and the targets "
+        f"{tuple(targets.shape)}; {wanted}"
     )
 
 
@@ -218,9 +218,11 @@ def _alike(outputs: Tensor, targets: Tensor, name: str) -> Pair:
 def _check_whole(targets: Tensor, name: str, what: str) -> None:
     if targets.dtype.is_floating_point:
         raise DataError(
-            f"objective.name is {name!r}, but targets are {targets.dtype}; it takes {what} numbers (torch.int64)"
+            f"objective.name is {name!r}, but targets are {targets.dtype}; it takes {what} numbers "
+            "(torch.int64)"
         )
     if int(targets.min()) < 0:
         raise DataError(
-            f"objective.name is {name!r}, but there is a target {int(targets.min())}; {what} numbers start at 0"
+            f"objective.name is {name!r}, but there is a target {int(targets.min())}; {what} numbers start "
+            "at 0"
         )

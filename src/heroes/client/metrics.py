@@ -247,8 +247,8 @@ def own_metric(name: str, given: Any) -> Metric | Whole:
         return Streamed(name, inner, lower)
     if not callable(inner):
         raise ConfigError(
-            f"metrics[{name!r}] is a {type(inner).__name__}; give a function of (outputs, targets), or an object "
-            "with start, merge and finish"
+            f"metrics[{name!r}] is a {type(inner).__name__}; give a function of (outputs, targets), or an "
+            "object with start, merge and finish"
         )
     return Whole(name, inner, lower)
 

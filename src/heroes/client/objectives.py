@@ -49,8 +49,8 @@ def _metric(name: str, loss: Loss, own: Mapping[str, Any]) -> Metric | Whole:
         return own_metric(name, own[name])
     if name not in METRICS:
         raise ConfigError(
-            f"objective.metrics has {name!r}: {did_you_mean(name, METRICS)}; or heroes.run(..., metrics={{...}}) "
-            "gives one of your own"
+            f"objective.metrics has {name!r}: {did_you_mean(name, METRICS)}; or heroes.run(..., "
+            f"metrics={{...}}) gives one of your own"
         )
     return METRICS[name](loss)
 

@@ -69,7 +69,8 @@ def _inside(folder: Path, said: Path) -> Path:
         if (candidate / _TRAIN[0]).is_file():
             return candidate
     raise DataError(
-        f"{said} holds no CIFAR-10: there must be a folder {FOLDER} with the files {_TRAIN[0]} to 5 and {_TEST[0]}"
+        f"{said} holds no CIFAR-10: there must be a folder {FOLDER} with the files {_TRAIN[0]} to 5 and "
+        f"{_TEST[0]}"
     )
 
 
@@ -77,9 +78,8 @@ def _batches(paths: list[Path]) -> tuple[Tensor, Tensor]:
     """Images (N, 3, 32, 32) and labels of these files; beside the result, only one file is in memory at a
     time.
     """
-    room = sum(
-        _size(path) // _PIXELS for path in paths
-    )  # never too little; what is not written to takes no memory
+    # never too little; what is not written to takes no memory
+    room = sum(_size(path) // _PIXELS for path in paths)
     images, labels = np.empty((room, _PIXELS), dtype=np.uint8), np.empty(room, dtype=np.uint8)
     end = 0
     for path in paths:

@@ -53,9 +53,8 @@ class ArrayRecord:
         ):
             raise ValueError("the data is not a plain array of bytes")
         if len(shape) > _MOST_DIMENSIONS or not all(type(n) is int and 0 <= n < _LARGEST for n in shape):
-            raise ValueError(
-                "the shape of the data is not a few whole numbers"
-            )  # not shown: a few bytes can make it endless
+            # not shown: a few bytes can make it endless
+            raise ValueError("the shape of the data is not a few whole numbers")
         if prod(shape) != len(raw):
             raise ValueError(f"an array of shape {shape} cannot hold {len(raw)} bytes")
         return np.frombuffer(raw, dtype=np.uint8).reshape(shape)

@@ -52,7 +52,8 @@ class DataOptions:
         )
         if not path.exists():
             raise DataError(
-                f"there is no {name} data at {path}; get it by `heroes data get {name}`, or give the path of your copy"
+                f"there is no {name} data at {path}; get it by `heroes data get {name}`, or give the path of "
+                "your copy"
             )
         return path
 

@@ -32,8 +32,8 @@ def draw(name: str, request: SplitRequest, size: int, rng: np.random.Generator) 
     """Shares of `size` examples by the named partition."""
     if name not in MIXES:
         raise DataError(
-            f"partition {name!r} gives every client all that its owner made, so clients cannot draw {size} examples each; "
-            f"use one of {', '.join(MIXES)}, or leave data.examples_per_client out"
+            f"partition {name!r} gives every client all that its owner made, so clients cannot draw {size} "
+            f"examples each; use one of {', '.join(MIXES)}, or leave data.examples_per_client out"
         )
     labels = request.labels
     if not 1 <= size <= len(labels):

@@ -44,7 +44,8 @@ class Examples:
             raise DataError("inputs and targets must have one row for each example, not be single numbers")
         if len(self.inputs) != len(self.targets):
             raise DataError(
-                f"there are {len(self.inputs)} inputs but {len(self.targets)} targets; each input needs one target"
+                f"there are {len(self.inputs)} inputs but {len(self.targets)} targets; each input needs one "
+                "target"
             )
         if len(self.inputs) == 0:
             raise DataError("there are no examples; at least one is needed")
@@ -163,7 +164,8 @@ class FederatedData:
         order = source.order
         if order.min() < 0 or order.max() >= len(self.train):
             raise DataError(
-                f"the shares name example {order.max()}, but there are only {len(self.train)} training examples"
+                f"the shares name example {order.max()}, but there are only {len(self.train)} training "
+                "examples"
             )
 
 

@@ -26,6 +26,7 @@ from heroes.errors import DataError
 CHUNK = 1024  # images between two marks; an interruption costs at most so many
 _KEPT, _BROKEN = b"k", b"b"
 _AGAIN = "delete it, and it will be made again"
+# others run programs to be read, or are no photographs
 _FORMATS = (
     "BMP",
     "GIF",
@@ -34,7 +35,7 @@ _FORMATS = (
     "PPM",
     "TIFF",
     "WEBP",
-)  # others run programs to be read, or are no photographs
+)
 _ALWAYS_FINE, _MOST_SHRUNK = 1 << 24, 1 << 13  # pixels; pixels in a byte of a file
 
 

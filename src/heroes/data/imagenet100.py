@@ -47,7 +47,8 @@ def find_root(source: Path) -> Path:
     """The folder that holds `train` and `val`: the source, or the only folder inside it that does."""
     if source.is_file():
         raise DataError(
-            f"{source} is a file; unpack it by `heroes data get imagenet100`, or give a folder with train and val"
+            f"{source} is a file; unpack it by `heroes data get imagenet100`, or give a folder with train "
+            "and val"
         )
     for folder in (source, *sorted(p for p in source.iterdir() if p.is_dir())):
         if (folder / "train").is_dir() and (folder / "val").is_dir():
@@ -78,7 +79,8 @@ def image_files(split: Path, classes: Sequence[str]) -> ImageFiles:
         labels += [label] * len(found)
     if not paths:
         raise DataError(
-            f"{split} has no images of the {len(classes)} classes; it must have a folder of images for every class"
+            f"{split} has no images of the {len(classes)} classes; it must have a folder of images for every "
+            "class"
         )
     return ImageFiles(tuple(paths), tuple(labels))
 

@@ -71,7 +71,8 @@ def main_by_device(request: SplitRequest) -> Integers:
         raise DataError("partition 'by_device' needs the device class of every client, and none was given")
     if len(request.device_of) != request.clients:
         raise DataError(
-            f"device_of names the device class of {len(request.device_of)} clients, but there are {request.clients}"
+            f"device_of names the device class of {len(request.device_of)} clients, but there are "
+            f"{request.clients}"
         )
     devices, device = np.unique(request.device_of, return_inverse=True)
     classes = len(np.unique(request.labels))
@@ -95,8 +96,9 @@ def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Gener
         if (demand.sum(axis=0) <= supply).all():
             return _deal(labels, demand, rng)
     raise DataError(
-        f"partition {name!r} at {level:g} % needs more examples of some class than there are, even with one example a client "
-        f"({clients} clients, classes have {supply.min()} to {supply.max()} examples); use fewer clients"
+        f"partition {name!r} at {level:g} % needs more examples of some class than there are, even with one "
+        f"example a client ({clients} clients, classes have {supply.min()} to {supply.max()} examples); use "
+        "fewer clients"
     )
 
 
@@ -143,12 +145,11 @@ def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
     each = int((supply // np.maximum(holders, 1))[holders > 0].min())
     if each == 0:
         raise DataError(
-            f"partition 'missing' at {level} needs one example of every class for each of up to {holders.max()} clients that "
-            f"have it, but there are {supply.min()} of some; use fewer clients"
+            f"partition 'missing' at {level} needs one example of every class for each of up to "
+            f"{holders.max()} clients that have it, but there are {supply.min()} of some; use fewer clients"
         )
-    turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(
-        holders, 1
-    )  # what is left over: one more for the first
+    # what is left over: one more for the first
+    turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(holders, 1)
     return _deal(request.labels, np.where(has, each + (turn < supply - each * holders), 0), rng)
 
 
@@ -157,7 +158,8 @@ def classes_lacking(request: SplitRequest, classes: int) -> int:
     level = 40 if request.level is None else request.level
     if level != int(level) or not 0 <= level < classes:
         raise DataError(
-            f"partition 'missing' has a level of {level:g}; it is the number of classes that a client lacks, 0 to {classes - 1}"
+            f"partition 'missing' has a level of {level:g}; it is the number of classes that a client lacks, "
+            f"0 to {classes - 1}"
         )
     return int(level)
 
@@ -199,12 +201,14 @@ def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
         raise DataError("partition 'natural' needs to know who made each example, and this data does not say")
     if len(request.owners) != len(request.labels):
         raise DataError(
-            f"there are {len(request.labels)} examples but {len(request.owners)} owners; each example needs one"
+            f"there are {len(request.labels)} examples but {len(request.owners)} owners; each example needs "
+            "one"
         )
     names, owner, sizes = np.unique(request.owners, return_inverse=True, return_counts=True)
     if request.clients > len(names):
         raise DataError(
-            f"partition 'natural' has {len(names)} owners for {request.clients} clients; use at most {len(names)} clients"
+            f"partition 'natural' has {len(names)} owners for {request.clients} clients; use at most "
+            f"{len(names)} clients"
         )
     kept = np.sort(rng.choice(len(names), request.clients, replace=False))
     order = np.argsort(owner, kind="stable").astype(np.int64)

@@ -79,7 +79,8 @@ REGISTRY: dict[str, PublicData] = {
         ),
     ),
     "shakespeare": PublicData(
-        "the complete works of Shakespeare, Project Gutenberg #100 of 1994, 2 MB; for personal, non-commercial use",
+        "the complete works of Shakespeare, Project Gutenberg #100 of 1994, 2 MB; for personal, "
+        "non-commercial use",
         (
             PublicFile(
                 "1994-01-100.zip",

@@ -124,8 +124,8 @@ def _works(root: Path) -> str:
         if text.count(BYLINE) > 1:
             return text
     raise DataError(
-        f"{root} does not hold the complete works as Project Gutenberg published them in 1994 (#100, a .txt or .txt.gz file): "
-        f"a play starts at the line {BYLINE!r}"
+        f"{root} does not hold the complete works as Project Gutenberg published them in 1994 (#100, a .txt "
+        f"or .txt.gz file): a play starts at the line {BYLINE!r}"
     )
 
 

@@ -49,9 +49,8 @@ class WallClock:
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         """The round begins. Nobody can know who will not be in."""
         self._begun, self._wanted, self._heard, self._spent = time.monotonic(), wanted, {}, {}
-        guessed = any(
-            assignment.device == UNKNOWN for assignment in plan
-        )  # then the planned length means little
+        # then the planned length means little
+        guessed = any(assignment.device == UNKNOWN for assignment in plan)
         self._limit = closing_time(plan, self.deadline, None if guessed else self.deadline_factor)
         return ()
 

@@ -288,7 +288,8 @@ def _detect(build: Build, max_width: int, rank_ratio: float) -> tuple[Parameter,
         if shapes[width].keys() != shapes[1].keys():
             odd = sorted(shapes[width].keys() ^ shapes[1].keys())[0]
             raise ModelError(
-                f"parameter {odd!r} exists at width 1 or {width} but not at both; widths may differ in sizes only"
+                f"parameter {odd!r} exists at width 1 or {width} but not at both; widths may differ in sizes "
+                "only"
             )
     sites = _sites(modules[1])
     found = tuple(
@@ -335,7 +336,8 @@ def _classify(
     for axis in scaled:
         if axis < 2 and one[axis] % parts[axis]:
             raise ModelError(
-                f"parameter {name!r}: axis {axis} has {one[axis]} entries at width 1, not a multiple of its {parts[axis]} parts"
+                f"parameter {name!r}: axis {axis} has {one[axis]} entries at width 1, not a multiple of its "
+                f"{parts[axis]} parts"
             )
     if not scaled:
         return Parameter(name, SHARED, one, sites)
@@ -344,8 +346,8 @@ def _classify(
         return Parameter(name, GROUPED, one, sites, axis=axis, parts=parts[axis] if axis < 2 else 1)
     if scaled != (0, 1):
         raise ModelError(
-            f"parameter {name!r} scales along axes {scaled}; only the first two (outputs, inputs) can be composed: "
-            "reshape it inside the module"
+            f"parameter {name!r} scales along axes {scaled}; only the first two (outputs, inputs) can be "
+            "composed: reshape it inside the module"
         )
     layout = Layout(one[0], one[1], one[2:], *parts)
     return Parameter(name, COMPOSED, one, sites, layout=layout, rank=layout.rank(rank_ratio, max_width))
@@ -363,8 +365,8 @@ def _scaled_axes(name: str, shapes: Mapping[int, tuple[int, ...]]) -> tuple[int,
         wanted = tuple(size * width if axis in scaled else size for axis, size in enumerate(one))
         if shape != wanted:
             raise ModelError(
-                f"parameter {name!r} has shape {one} at width 1 and {shape} at width {width}, where {wanted} was expected; "
-                "make every hidden size a multiple of the width (size = width * n)"
+                f"parameter {name!r} has shape {one} at width 1 and {shape} at width {width}, where {wanted} "
+                "was expected; make every hidden size a multiple of the width (size = width * n)"
             )
     return scaled
 
@@ -376,23 +378,24 @@ def _refuse_what_cannot_be_cut(one: nn.Module, two: nn.Module, parameters: tuple
         wider = at_two.get(path)
         if getattr(module, "running_mean", None) is not None:
             raise ModelError(
-                f"buffer '{path}.running_mean' keeps running statistics, which cannot be averaged over different widths; "
-                "use nn.GroupNorm(width, channels), or track_running_stats=False"
+                f"buffer '{path}.running_mean' keeps running statistics, which cannot be averaged over "
+                "different widths; use nn.GroupNorm(width, channels), or track_running_stats=False"
             )
         fixed_groups = (
             isinstance(module, nn.modules.conv._ConvNd) and module.groups == getattr(wider, "groups", 1) > 1
         )
         if fixed_groups and (path, "weight") in scaled:
             raise ModelError(
-                f"parameter '{path}.weight' belongs to a convolution with {module.groups} groups at every width; "
-                "use groups=1 or let the number of groups grow with the width (groups = width * n)"
+                f"parameter '{path}.weight' belongs to a convolution with {module.groups} groups at every "
+                "width; use groups=1 or let the number of groups grow with the width (groups = width * n)"
             )
         if isinstance(module, nn.MultiheadAttention) and isinstance(wider, nn.MultiheadAttention):
             grows = wider.embed_dim != module.embed_dim
             if grows and wider.num_heads != 2 * module.num_heads:
                 raise ModelError(
-                    f"parameter '{path}.in_proj_weight' belongs to attention with {module.num_heads} heads at width 1 and "
-                    f"{wider.num_heads} at width 2; let the heads grow with the width (num_heads = width * n)"
+                    f"parameter '{path}.in_proj_weight' belongs to attention with {module.num_heads} heads "
+                    f"at width 1 and {wider.num_heads} at width 2; let the heads grow with the width "
+                    "(num_heads = width * n)"
                 )
 
 

@@ -102,9 +102,8 @@ class ComposedConv2d(_Factors):
             x = F.pad(x, self.margins, mode=self.padding_mode)
         if path == COMPOSE:
             return F.conv2d(x, self.weight(), self.bias, self.stride, self.padding, self.dilation)
-        groups = (
-            self._through_basis(x) if path == FACTORED else self._through_columns(x, size)
-        )  # positions, a*r
+        # positions, a*r
+        groups = self._through_basis(x) if path == FACTORED else self._through_columns(x, size)
         mixed = F.linear(groups, self.mixing(), self.bias)
         return mixed.view(images, *size, -1).permute(0, 3, 1, 2)
 

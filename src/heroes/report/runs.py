@@ -13,19 +13,21 @@ from heroes.messages import RoundRecord
 from heroes.report.metrics import Metric
 from heroes.report.records import read_config, read_records
 
+# and the engine: no difference
 IRRELEVANT = (
     "seed",
     "training.device",
     "data.directory",
     "data.source",
-)  # and the engine: no difference
+)
+# what strategies must share to be compared
 WORLD = (
     "data.",
     "fleet.",
     "federation.clients",
     "federation.cohort",
     "model.name",
-)  # what strategies must share to be compared
+)
 Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
 
 

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.axis import XAxis
     from matplotlib.figure import Figure
 
+# of Okabe and Ito's palette, for strategies without a look of their own
 SPARE = (
     "#000000",
     "#56B4E9",
     "#999999",
-)  # of Okabe and Ito's palette, for strategies without a look of their own
+)
 SPARE_MARKERS = ("P", "X", "*", "p", "h")
 DASHES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx")

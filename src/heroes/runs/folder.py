@@ -118,7 +118,8 @@ def held(path: Path, patience: float = 0.0) -> Iterator[None]:
         while not _taken(file):
             if time.monotonic() > deadline:
                 raise RunFolderError(
-                    f"another process writes a run into {str(path)!r}: wait until it has ended, or choose another folder"
+                    f"another process writes a run into {str(path)!r}: wait until it has ended, or choose "
+                    "another folder"
                 )
             time.sleep(0.1)
         yield

@@ -170,8 +170,8 @@ def resume(
             stop = stop_rule(config)
             if done and state.round == len(done) and (reason := stop.reason(done[-1])):
                 raise ConfigError(
-                    f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it "
-                    "go on"
+                    f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds "
+                    "would let it go on"
                 )
             kept = RunFolder(path, to_toml(config), own.origins(config), after=state.round)
             return _train(federation, config, kept, on_round, audience, state, done)
@@ -184,7 +184,8 @@ def extended(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Co
     for key in before.differs(after):
         if not key.startswith(MAY_CHANGE) or key in MAY_NOT:
             raise ConfigError(
-                f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run"
+                f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new "
+                "run"
             )
     return after
 

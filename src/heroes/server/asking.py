@@ -40,8 +40,8 @@ def assigned(strategy: Strategy[Any], state: ServerState[Any], cohort: Cohort) -
     clients = [a.client for a in plan.assignments]
     if clients != cohort.clients.tolist():
         raise TrainingError(
-            f"assign() of the strategy {strategy.name!r} planned for the clients {clients} {when}; it should plan for "
-            f"{cohort.clients.tolist()}, in this order"
+            f"assign() of the strategy {strategy.name!r} planned for the clients {clients} {when}; it should "
+            f"plan for {cohort.clients.tolist()}, in this order"
         )
     for a in plan.assignments:
         if type(a.tau) is not int or a.tau < 1 or a.selection.width not in strategy.widths:
@@ -112,7 +112,8 @@ def _named(strategy: Strategy[Any], what: str, watched: _Watched | None = None) 
 def _gave(strategy: Strategy[Any], method: str, given: object, when: str, wanted: str) -> TrainingError:
     where = f" {when}" if when else ""
     return TrainingError(
-        f"{method} of the strategy {strategy.name!r} gave a {type(given).__name__}{where}; it should give {wanted}"
+        f"{method} of the strategy {strategy.name!r} gave a {type(given).__name__}{where}; it should give "
+        f"{wanted}"
     )
 
 

@@ -119,6 +119,7 @@ def given_up(needed: int, number: int, abandoned: Sequence[Abandoned]) -> str:
     diverged = any(lost.cause == "finite" for lost in last.missing)
     hint = "; a smaller training.learning_rate or a training.clip may help" if diverged else ""
     return (
-        f"round {number} was begun {len(abandoned)} times and never had the {needed} updates it needs: the last time "
-        f"{missing} of {len(last.clients)} clients were missing, for example client {first.client}: {first.reason}{hint}"
+        f"round {number} was begun {len(abandoned)} times and never had the {needed} updates it needs: the "
+        f"last time {missing} of {len(last.clients)} clients were missing, for example client "
+        f"{first.client}: {first.reason}{hint}"
     )

@@ -110,14 +110,15 @@ def remembered(
         memory = sampler.remember(state, plan, outcomes)
     except Exception as error:  # a sampler of the user's own can fail in any way
         raise TrainingError(
-            f"the sampler {sampler.name!r} failed after round {state.round + 1}: {type(error).__name__}: {error}"
+            f"the sampler {sampler.name!r} failed after round {state.round + 1}: {type(error).__name__}: "
+            f"{error}"
         ) from error
     try:
         return json.loads(json.dumps(memory, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise TrainingError(
-            f"the sampler {sampler.name!r} wants to remember {_short(memory)}, which cannot be written as JSON "
-            f"({error}); it should be None, text, finite numbers, lists and dictionaries"
+            f"the sampler {sampler.name!r} wants to remember {_short(memory)}, which cannot be written as "
+            f"JSON ({error}); it should be None, text, finite numbers, lists and dictionaries"
         ) from None
 
 

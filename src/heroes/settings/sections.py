@@ -45,7 +45,8 @@ class FederationConfig(Section):
     def _cohort_fits(self) -> Self:
         if self.cohort > self.clients:
             raise ValueError(
-                f"cohort is {self.cohort} but there are only {self.clients} clients; use a cohort of at most {self.clients}"
+                f"cohort is {self.cohort} but there are only {self.clients} clients; use a cohort of at most "
+                f"{self.clients}"
             )
         return self
 
@@ -187,8 +188,8 @@ class ObjectiveConfig(Section):
         usual, others = _SUITS[self.name]
         if self.label_smoothing > 0 and self.name not in ("cross_entropy", "next_token"):
             raise ValueError(
-                f"label_smoothing is {self.label_smoothing:g} but name is {self.name!r}, which has no labels to "
-                "smooth; use 0"
+                f"label_smoothing is {self.label_smoothing:g} but name is {self.name!r}, which has no labels "
+                "to smooth; use 0"
             )
         for metric in self.metrics:
             if metric in BUILT_IN_METRICS and metric not in usual + others:

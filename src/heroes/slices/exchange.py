@@ -107,17 +107,15 @@ def encode(tensor: Tensor, bits: int, rng: Rounding = None) -> Packed:
         return Packed(values.astype("<f4").reshape(-1).view(np.uint8), np.zeros(0, np.float32), shape, bits)
     table = values.reshape(_table(shape))
     scales: Singles = np.abs(table).max(axis=1, initial=0.0)
-    divisors = np.where(scales > 0, scales, 1.0).astype(
-        np.float64
-    )  # in double, where no float32 over- or underflows
+    # in double, where no float32 over- or underflows
+    divisors = np.where(scales > 0, scales, 1.0).astype(np.float64)
     steps = table / divisors[:, None]
     steps *= LEVELS[bits]
     if rng is None:
         np.rint(steps, out=steps)
     else:
-        steps += rng.random(
-            steps.shape, dtype=np.float32
-        )  # 24 bits: the sum with a whole number is exact, so it stays
+        # 24 bits: the sum with a whole number is exact, so it stays
+        steps += rng.random(steps.shape, dtype=np.float32)
         np.floor(steps, out=steps)
     return Packed(_pack(steps.reshape(-1).astype(np.int16), bits), scales, shape, bits)
 
@@ -235,9 +233,8 @@ def _unpack(payload: Bytes, count: int, bits: int) -> Codes:
         codes = np.ascontiguousarray(payload).view(f"<i{bits // 8}").astype(np.int16)
     else:
         lanes = (payload[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)) & (2**bits - 1)
-        codes = (lanes.reshape(-1) ^ 2 ** (bits - 1)).astype(np.int16) - np.int16(
-            2 ** (bits - 1)
-        )  # the top bit is the sign
+        # the top bit is the sign
+        codes = (lanes.reshape(-1) ^ 2 ** (bits - 1)).astype(np.int16) - np.int16(2 ** (bits - 1))
     if bool(codes[count:].any()) or bool((codes < -LEVELS[bits]).any()):
         raise ExchangeError(f"a packed tensor of {bits} bits has a code that is never sent")
     return codes[:count]

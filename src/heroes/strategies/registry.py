@@ -66,7 +66,8 @@ def checked(kind: object, name: str) -> type[Strategy]:
     """A class that is to be the strategy of this name, if it can be."""
     if not (isinstance(kind, type) and issubclass(kind, Strategy)):
         raise ConfigError(
-            f"the strategy {name!r} is {kind!r}; it should be a class made from heroes.strategies.base.Strategy"
+            f"the strategy {name!r} is {kind!r}; it should be a class made from "
+            "heroes.strategies.base.Strategy"
         )
     if not name or _name(kind) != name:
         wanted = name or kind.__name__.lower()
@@ -87,7 +88,8 @@ def own(strategy: object) -> Strategy:
     checked(type(strategy), strategy.name)
     if strategy.name in names() and find(strategy.name) is not type(strategy):
         raise ConfigError(
-            f"your strategy calls itself {strategy.name!r}, but there is another of that name; choose a name of its own"
+            f"your strategy calls itself {strategy.name!r}, but there is another of that name; choose a name "
+            "of its own"
         )
     return strategy
 

@@ -389,9 +389,8 @@ def test_in_real_time_an_answer_that_comes_late_tells_how_slow_its_client_is(tin
     assert set(state.measured) == {0, 1, 2, 4, 5}
     grid.instead.clear()
     state, _ = run_round(there, state)
-    assert (
-        state.measured[3][1] > 0.15
-    )  # seconds besides training: the mean of a late answer and of a quick one
+    # seconds besides training: the mean of a late answer and of a quick one
+    assert state.measured[3][1] > 0.15
 
 
 def test_a_node_may_play_a_slower_one(tiny):

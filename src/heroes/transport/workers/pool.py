@@ -151,7 +151,8 @@ class Pool:
         if self._failures >= _TRIES:
             self.close()
             raise TrainingError(
-                f"worker processes do not start; the last {ended}. engine.name = 'in_process' does without them"
+                f"worker processes do not start; the last {ended}. engine.name = 'in_process' does without "
+                "them"
             )
         for place in reversed(list(worker.places)[1:]):
             queue.put_back(place)

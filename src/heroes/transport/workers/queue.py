@@ -20,9 +20,8 @@ class Queue:
     """
 
     def __init__(self, costs: Sequence[float], window: int) -> None:
-        first = (
-            len(costs) % window
-        )  # the last stretch is a whole one: there it matters that workers end together
+        # the last stretch is a whole one: there it matters that workers end together
+        first = len(costs) % window
         order = sorted(range(len(costs)), key=lambda n: ((n - first) // window, -costs[n]))
         self.length = len(costs)
         self.most_kept = 2 * window

@@ -386,7 +386,7 @@ def _simulation(parts: Parts) -> AbstractContextManager[Link]:
     """A node for every client, in no more processes than there are clients in a round."""
     if parts.prepare is None:
         raise ConfigError(
-            "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may have them "
-            "(heroes flower init DIR --own), and so has engine.name = 'processes'"
+            "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may "
+            "have them (heroes flower init DIR --own), and so has engine.name = 'processes'"
         )
     return simulated(len(parts.data.shares), parts.prepare, min(parts.workers or cores(), parts.asked))

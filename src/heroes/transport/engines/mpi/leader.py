@@ -66,8 +66,9 @@ def led() -> Iterator[Ranks]:
         raise TrainingError("a rank did not leave at the end of the last run; this job can do no other")
     if world().size < 2:
         raise ConfigError(
-            "engine.name is 'mpi' but there is only one process; start several, the first leads and the others train, for "
-            "example mpiexec -n 5 heroes run digits --engine mpi; or say --engine processes"
+            "engine.name is 'mpi' but there is only one process; start several, the first leads and the "
+            "others train, for example mpiexec -n 5 heroes run digits --engine mpi; or say --engine "
+            "processes"
         )
     with closing(Ranks(world().size - 1)) as ranks:
         yield ranks
@@ -86,9 +87,8 @@ def opened(parts: Parts, ranks: Ranks | None = None) -> Iterator[MpiEngine]:
 class _Rank:
     number: int
     codec: Parcels = field(default_factory=Parcels)
-    places: deque[int | None] = field(
-        default_factory=deque
-    )  # what it has been sent; None is what nobody waits for any more
+    # what it has been sent; None is what nobody waits for any more
+    places: deque[int | None] = field(default_factory=deque)
     since: float = 0.0  # when it began what it does now
     width: int = 0  # of the final model, if it wants one
     ready: bool = False
