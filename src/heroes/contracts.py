@@ -82,8 +82,8 @@ class Outcome:
 class Sampler(Protocol):
     """Chooses who takes part. It holds settings only; what it remembers is `state.sampler`.
 
-    That memory is None before the first round, then whatever `remember` returned last: None, or text, numbers,
-    lists and dictionaries with text as keys, which can be written as JSON.
+    That memory is None before the first round, and then whatever `remember` returned last. It must be
+    something that JSON can hold: None, text, numbers, lists, and dictionaries whose keys are text.
     """
 
     @property
@@ -197,8 +197,9 @@ class LocalOptimiser(Protocol):
     """How a client moves its parameters."""
 
     def begin(self, parameters: Sequence[nn.Parameter]) -> Callable[[float], None]:
-        """Start a round, without memory of earlier ones. Call what is returned after every `backward`, with
-        the learning rate; it moves the parameters by their gradients.
+        """Start a round, with no memory of earlier ones.
+
+        Call the returned function with the learning rate after every `backward`; it moves the parameters.
         """
 
 
@@ -211,9 +212,7 @@ class Engine(Protocol):
     def run(
         self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
     ) -> Iterator[Update | Lost]:
-        """Train every assignment; updates may come in any order. For one that will not come there may be a
-        reason.
-        """
+        """Train every assignment and yield updates in any order; a `Lost` says why one is missing."""
 
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
         """Begin to test the model of this width with these tensors; call what is returned for how good it is.
@@ -226,16 +225,12 @@ class Engine(Protocol):
         """Which clients can be asked now, waiting for some if need be; None is everybody."""
 
     def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
-        """Give the final model, at one of these widths, to everybody who keeps one. When this returns, they
-        have it; where nobody keeps one, nothing happens.
-        """
+        """Give the final model, at one of these widths, to clients that keep one; return when done."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A client did so many FLOPs in so many seconds, and moving so many bytes took it so many seconds
-    besides.
-    """
+    """What a client did: so many FLOPs in `training` seconds, and `moved` bytes in `besides` seconds."""
 
     client: int
     flops: float
@@ -248,7 +243,13 @@ class Tracker(Protocol):
     """Hears of a run as it happens, and tells others: a file, a dashboard."""
 
     def begin(self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]) -> None:
-        """A run begins, or goes on after these rounds: its settings with dotted names, its folder if it has one."""
+        """A run begins, or goes on after the rounds `done`.
+
+        Args:
+            settings: the configuration, with dotted names.
+            folder: the run folder, if there is one.
+            done: the records of the rounds before.
+        """
 
     def round(self, record: RoundRecord) -> None:
         """A round is over."""
@@ -276,8 +277,9 @@ class Timing:
 
 
 class Clock(Protocol):
-    """Tells how long a round took, and beforehand who will not be in, if that can be known. `wanted` updates
-    end the round.
+    """Tells how long a round took and, if that can be known beforehand, whose update will be late.
+
+    A round ends when `wanted` updates are in.
     """
 
     @property
@@ -285,9 +287,7 @@ class Clock(Protocol):
         """What its seconds are: virtual, or wall."""
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
-        """Called before a plan is carried out: the clients that need not be asked, because their updates
-        would not count.
-        """
+        """Before a plan is carried out: the clients not to ask, since their updates would be late."""
 
     def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
         """The round is over: what carrying out this plan took. Whatever was measured is handed out once."""

@@ -1,6 +1,4 @@
-"""What can go wrong, as exceptions. Everything a user can cause is a `HeroesError`; its text is one clear
-sentence or two.
-"""
+"""What can go wrong. Every error that a user can cause is a `HeroesError` with one clear sentence or two."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from difflib import get_close_matches
 
 
 class HeroesError(Exception):
-    """The root of all errors that heroes raises on purpose. `exit_code` is what the command line ends with."""
+    """The root of all errors that heroes raises on purpose; `exit_code` is the command line's exit code."""
 
     exit_code = 2
 

@@ -1,5 +1,4 @@
-"""The Flower app: what `flwr run` starts on any SuperLink, and what its nodes run. `heroes flower init`
-writes the folder for it.
+"""The Flower app that `flwr run` starts on a SuperLink and its nodes; `heroes flower init` writes its folder.
 
 The run configuration (`[tool.flwr.app.config]`, or `flwr run --run-config`) has these keys: `config`, the
 file with the configuration of heroes, in the app's folder; `out`, the run folder, where a run that it already

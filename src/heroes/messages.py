@@ -1,10 +1,9 @@
-"""The nouns of a round: what the server knows, decides, sends, gets back and writes down. Frozen, no
-behaviour.
+"""The nouns of a round: what the server knows, decides, sends, gets back and writes down.
 
     Cohort -> Plan of Assignments -> Task -> Update -> ServerState, RoundRecord
 
-Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and measurements (`Update.measured`,
-`Facts`) are kept apart. Importing this module does not import torch.
+All are frozen and have no behaviour. Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and
+measurements (`Update.measured`, `Facts`) are kept apart. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of the global model a client trains: how wide it is, and the numbers a strategy cuts it by.
+    """Which part of the global model a client trains: its width, and the numbers that a strategy cuts it by.
 
-    `groups` are the channel groups that are kept. `pieces` is whatever else a strategy goes by: the coefficient
-    blocks laid into the width x width grid, or where a window of channels begins.
+    `groups` are the channel groups that the client gets. `pieces` is whatever else a strategy needs: the
+    coefficient blocks laid into the width x width grid, or where a window of channels begins.
     """
 
     width: int
@@ -158,8 +157,9 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True)
 class ServerState(Generic[Memory]):
-    """All that the server remembers between rounds. `memory` belongs to the strategy and `sampler` to the
-    sampler; both hold plain values only.
+    """All that the server remembers between rounds.
+
+    `memory` belongs to the strategy and `sampler` to the sampler; both hold plain values only.
     """
 
     round: int  # rounds done
@@ -201,9 +201,7 @@ class ClientRecord:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """An attempt at a round that too few answered: nothing of it entered the model, its time and traffic are
-    spent.
-    """
+    """An attempt that too few clients answered. None of it entered the model; its time and traffic are spent."""
 
     duration: float
     bytes_up: int
@@ -214,9 +212,7 @@ class Abandoned:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One line of `records.jsonl`. Numbers and names only; seconds are those of the clock, bytes are those on
-    the wire.
-    """
+    """One line of `records.jsonl`: numbers and names only. Seconds are the clock's, bytes those on the wire."""
 
     round: int
     seconds: float  # time at the end of the round
@@ -260,8 +256,8 @@ class RoundRecord:
 
 
 def plain(value: Any) -> Any:
-    """A message as JSON-ready values: dataclasses become dicts, numbers that are not finite, or beyond
-    reckoning, become None.
+    """A message as JSON-ready values: dataclasses become dicts, numbers that are not finite or too large
+    None.
 
     >>> plain(Lost(client=3, reason="loss is nan"))
     {'client': 3, 'reason': 'loss is nan', 'cause': 'failed', 'arrived': False}

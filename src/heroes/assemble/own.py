@@ -46,13 +46,13 @@ class Own:
 
     @property
     def elsewhere(self) -> Own | None:
-        """What processes elsewhere need of it; None where they cannot have it: models, data and losses stay here."""
+        """What other processes get of it; None if they cannot: models, data and losses stay here."""
         if any(part is not None for part in (self.model, self.data, self.loss, self.metrics)):
             return None
         return Own(strategy=self.strategy)
 
     def named(self, config: Config) -> Config:
-        """The configuration that says where parts are the user's own, since it alone cannot repeat the run."""
+        """The configuration with the user's parts marked as "own": alone it cannot repeat the run."""
         if self.strategy is not None:
             config = config.with_strategy(registry.own(self.strategy))
         own = {key: "own" for part, key in _NAMED_IN.items() if getattr(self, part) is not None}

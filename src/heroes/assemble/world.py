@@ -74,9 +74,9 @@ def federated(config: Config, data: Dataset) -> FederatedData:
 
 
 def model_build(config: Config, data: FederatedData) -> Build:
-    """The named model with the options that it takes, for as many classes, channels and pixels as the data has.
+    """The named model, given the options it accepts and the data's number of classes, channels and pixels.
 
-    Targets that are floats are no classes: then the model has as many outputs as it is told.
+    Float targets are not classes: then the model keeps its own default number of outputs.
     """
     build = named_model(config.model.name)
     takes = inspect.signature(build).parameters

@@ -98,7 +98,7 @@ def compare_command(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run strategies side by side and compare them, or compare runs that exist. What is done is not run again."""
+    """Run strategies side by side and compare them, or compare existing runs; nothing is run twice."""
     marks = None if targets is None else [_number(text, "--targets") for text in targets.split(",")]
     folders = [Path(thing) for thing in things]
     if not all((folder / "records.jsonl").exists() for folder in folders):

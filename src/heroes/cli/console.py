@@ -129,9 +129,7 @@ def _every_tenth() -> OnWork:
 
 @contextmanager
 def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching]:
-    """What to call with each round's record and while data is prepared: a live display on a terminal, plain
-    lines elsewhere.
-    """
+    """Callbacks for records and for data preparation: a live display on a terminal, lines elsewhere."""
     name, total = f"{config.task}/{config.strategy.name}", config.federation.rounds
     if quiet:
         yield Watching(None, None)

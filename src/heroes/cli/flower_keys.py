@@ -1,5 +1,4 @@
-"""Keys of a deployed federation: a certificate authority, the server's certificate, and a pair of keys for
-every node.
+"""Keys of a deployed federation: a certificate authority, a server certificate and a key pair for every node.
 
 The server shows its certificate, which nodes check against the authority's (TLS). A node signs what it sends
 with its own key, whose public half is registered with the server. Node keys are OpenSSH files on the curve

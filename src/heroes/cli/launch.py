@@ -1,6 +1,4 @@
-"""Whether mpiexec started this process, and as which of how many; it says so in the environment, each kind in
-its own way.
-"""
+"""Whether mpiexec started this process, and as which of how many. Each MPI says so in its own variables."""
 
 from __future__ import annotations
 

@@ -32,9 +32,7 @@ def list_command(
         ),
     ] = None,
 ) -> None:
-    """Show what there is: experiments, strategies, models, data sets, partitions, fleets, engines,
-    configuration keys.
-    """
+    """Show what there is: experiments, strategies, models, data, fleets, trackers, engines, keys."""
     kinds = _choices()
     if kind is not None and kind not in kinds:
         raise ConfigError(f"there is no list {kind!r}: {did_you_mean(kind, kinds)}")

@@ -29,9 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON o
 def configuration(
     experiment: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]
 ) -> Config:
-    """What a user means by an experiment's name or a file's path, a strategy, `--set` and options with names of
-    their own.
-    """
+    """The configuration asked for by an experiment or a file, a strategy, `--set` and other options."""
     given = dict(parse_setting(text) for text in settings or [])
     strategy = strategy or given.pop("strategy.name", None)
     path = Path(experiment)

@@ -22,7 +22,8 @@ Function = Callable[[Any, Any], Any]  # of outputs and targets, by the user
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """One class for every answer: outputs (n, classes, ...) score them, targets (n, ...) are their numbers.
+    """Classification. Outputs (n, classes, ...) are scores, targets (n, ...) are class numbers.
+
     Label smoothing counts in training only.
     """
 
@@ -47,8 +48,9 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class NextToken:
-    """The token after every token: outputs (n, tokens, vocabulary), targets (n, tokens); the mean is over
-    tokens. Label smoothing counts in training only.
+    """Predicts the next token: outputs (n, tokens, vocabulary), targets (n, tokens).
+
+    The mean is over tokens. Label smoothing counts in training only.
     """
 
     label_smoothing: float = 0.0
@@ -73,8 +75,9 @@ class NextToken:
 
 @dataclass(frozen=True)
 class BinaryCrossEntropy:
-    """Yes or no for every output: above 0 is yes. Targets from 0 to 1 of the outputs' shape, or (n,) for one
-    output.
+    """Yes or no for every output; above 0 means yes.
+
+    Targets are 0 to 1 in the outputs' shape, or (n,) for one output.
     """
 
     name: ClassVar[str] = "binary_cross_entropy"

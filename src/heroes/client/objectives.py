@@ -1,6 +1,4 @@
-"""The objective of a run: the loss that clients minimise, and the metrics that are measured, the main one
-first.
-"""
+"""The objective of a run: the loss that clients minimise, and the metrics to measure, the main one first."""
 
 from __future__ import annotations
 

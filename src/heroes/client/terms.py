@@ -1,4 +1,4 @@
-"""Local terms: what a client adds to its loss at every step, from the model it trains and what it received."""
+"""Local terms: what a client adds to its loss at every step, given its model and the tensors it received."""
 
 from __future__ import annotations
 

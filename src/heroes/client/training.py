@@ -28,11 +28,13 @@ from heroes.slices.exchange import Upload, pack_update, pack_with_feedback, unpa
 class LocalSettings:
     """How clients train, the same for all of them.
 
-    `train_in`: "factors" trains basis and coefficient through the composition; "weights" trains the composed
-    weights and decomposes them afterwards; "dense" is for strategies without composition, whose tensors are the
-    weights. `terms` are added to the loss at every step. `clip` is the largest norm of a gradient. `sends` is
-    what goes back besides the tensors. `scaler` and `mask_absent_labels` are HeteroFL's
-    extras.
+    Args:
+        train_in: "factors" trains basis and coefficient through the composition; "weights" trains the
+            composed weights and decomposes them afterwards; "dense" is for strategies without composition.
+        terms: added to the loss at every step.
+        clip: the largest norm of a gradient.
+        sends: what goes back besides the tensors.
+        scaler, mask_absent_labels: HeteroFL's extras.
     """
 
     batch_size: int = 32
@@ -102,9 +104,7 @@ class Trainer:
         )
 
     def packed(self, task: Task, tensors: Tensors) -> tuple[Upload | None, Tensors | None]:
-        """Trained tensors in the configured number of bits, and what rounding leaves out; None: they travel
-        as they are.
-        """
+        """Trained tensors in the configured bits, and what rounding leaves out; None if not packed."""
         bits, feedback = self.settings.up_bits, task.residuals
         if bits == 32 and feedback is None:
             return None, None
@@ -127,9 +127,7 @@ class Trainer:
         return self._models[key]
 
     def loaded(self, tensors: Tensors, width: int) -> LocalModel:
-        """The resident model that takes the strategy's tensors as they are, with these in it: ready to be
-        tested.
-        """
+        """The resident model that takes the strategy's tensors, loaded with these, ready to test."""
         model = self.model("dense" if self.settings.train_in == "dense" else "composed", width)
         model.load(tensors)
         return model
@@ -196,18 +194,14 @@ def _lay_out(module: nn.Module) -> None:
 
 
 def scale_activations(module: nn.Module, factor: float) -> None:
-    """Multiply what hidden convolutions and linear layers put out, in training only; the output layer is the
-    last of them.
-    """
+    """Multiply the outputs of all convolutions and linear layers but the last, in training only."""
     layers = [m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))]
     for layer in layers[:-1]:
         layer.register_forward_hook(lambda m, _, out: out * factor if m.training else out)
 
 
 def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Generator) -> list[Integers]:
-    """`count` batches from a client's examples: shuffled passes, no example twice in a batch, smaller if it
-    has fewer.
-    """
+    """`count` batches in shuffled passes, no example twice in a batch; smaller if there are few."""
     size = min(batch_size, len(share))
     per_pass = len(share) // size
     batches: list[Integers] = []

@@ -13,9 +13,7 @@ from heroes.errors import DataError
 from heroes.messages import Integers
 
 Progress = Callable[[str, int, int | None], None]
-"""Called as work goes on: what is being done, how much is done, and how much there is in all (None when
-nobody knows).
-"""
+"""Called as work goes on: what is being done, how much is done, and how much there is (None if unknown)."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test examples; who made each training example, where that is known; what the classes are
-    called.
-    """
+    """Training and test examples, and if known, each example's owner and the names of classes."""
 
     train: Examples
     test: Examples
@@ -78,7 +74,7 @@ Loader = Callable[[DataOptions], Dataset]
 
 
 def data_directory(given: str | Path | None = None) -> Path:
-    """Where data sets lie: the folder given, else $HEROES_DATA, else the platform's folder for a user's data."""
+    """Where data sets lie: the given folder, else $HEROES_DATA, else the platform's folder for user data."""
     if given is not None:
         return Path(given).expanduser()
     if own := os.environ.get("HEROES_DATA"):

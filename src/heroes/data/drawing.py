@@ -1,8 +1,6 @@
-"""Shares that clients draw, each from all examples: for more clients than examples, and for millions of them
-in little memory.
+"""Shares that clients draw from all examples: for more clients than examples, millions in little memory.
 
-A partition here is a mix: how many examples of each class a client gets, from its number and a generator of
-its own.
+A partition here is a mix: how many examples of each class a client gets, given its number and a generator.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ def _dirichlet(request: SplitRequest, supply: Integers, size: int) -> Mix:
 
 
 def _uneven(client: int, rng: np.random.Generator, *, supply: Integers, size: int, level: float) -> Integers:
-    """Proportions drawn around those of all examples: from Dirichlet(level) where classes are of equal size."""
+    """Proportions drawn around those of all examples: Dirichlet(level) if classes are of equal size."""
     return rng.multinomial(size, rng.dirichlet(level * len(supply) * supply / supply.sum()))
 
 

@@ -1,5 +1,4 @@
-"""How examples are dealt out over clients. Every partition gives each client at least one example, and none
-to two.
+"""Deals examples out over clients. Every client gets at least one example, and no example goes to two.
 
 `iid` and `dirichlet` use every example, `natural` all of every owner it keeps; `gamma`, `by_device` and
 `missing` keep their proportions and leave out what does not fit.
@@ -42,9 +41,7 @@ def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 
 def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """`level` percent of a client's examples from one class (client n's is n mod C), the rest evenly from the
-    others.
-    """
+    """`level` percent of a client's examples from one class (n mod C), the rest from the others."""
     return _with_main_class(request, main_in_turn(request), rng, "gamma")
 
 
@@ -54,15 +51,12 @@ def main_in_turn(request: SplitRequest) -> Integers:
 
 
 def by_device(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """As gamma, but the main class follows the device class: weak devices hold some classes, strong ones
-    others.
-    """
+    """As gamma, but the main class follows the device class: weak devices hold other classes."""
     return _with_main_class(request, main_by_device(request), rng, "by_device")
 
 
 def main_by_device(request: SplitRequest) -> Integers:
-    """The main class of every client: classes in order over the devices in order, each device's in turn over
-    its clients.
+    """The main class of every client: classes are dealt to devices in order, then to their clients.
 
     >>> main_by_device(SplitRequest(np.arange(4), 5, device_of=np.array([0, 1, 0, 1, 0]))).tolist()
     [0, 2, 1, 3, 0]
@@ -111,9 +105,7 @@ def percentage(request: SplitRequest, name: str) -> float:
 
 
 def main_class_counts(main: Integers, turn: Integers, classes: int, size: int, level: float) -> Integers:
-    """How many examples of each class every client gets: (clients, classes). What is left over goes to
-    classes in turn.
-    """
+    """How many examples of each class every client gets (clients, classes); remainders in turn."""
     if classes == 1:
         return np.full((len(main), 1), size, dtype=np.int64)
     of_main = round(level / 100 * size)
@@ -137,7 +129,7 @@ def _turns(main: Integers) -> Integers:
 
 
 def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Each client lacks `level` of the classes and has the same number of examples of every other; 0 is IID."""
+    """Each client lacks `level` of the classes and has equally many examples of every other; 0 is IID."""
     supply = np.unique(request.labels, return_counts=True)[1]
     classes, level = len(supply), classes_lacking(request, len(supply))
     has = ~_dealt_evenly(request.clients, classes, level, rng)
@@ -165,9 +157,7 @@ def classes_lacking(request: SplitRequest, classes: int) -> int:
 
 
 def _dealt_evenly(clients: int, classes: int, level: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Which classes each client lacks (clients, classes): dealt from shuffled decks, so that all are lacked
-    equally often.
-    """
+    """Which classes each client lacks (clients, classes), dealt so that all lack equally often."""
     lacks = np.zeros((clients, classes), dtype=bool)
     deck: list[int] = []
     for client in range(clients):
@@ -194,9 +184,7 @@ def _deal(labels: npt.NDArray[np.integer[Any]], demand: Integers, rng: np.random
 
 
 def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """A client is whoever made the examples: a role, a writer. With fewer clients than owners, owners are
-    drawn.
-    """
+    """A client is whoever made the examples, a role or a writer; spare owners are left out."""
     if request.owners is None:
         raise DataError("partition 'natural' needs to know who made each example, and this data does not say")
     if len(request.owners) != len(request.labels):
@@ -217,9 +205,7 @@ def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 
 def dirichlet(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Each class is spread over the clients in proportions drawn from Dirichlet(level); small levels are less
-    even.
-    """
+    """Each class is spread in proportions drawn from Dirichlet(level); small levels are less even."""
     labels, clients, level = request.labels, request.clients, concentration(request)
     owner = np.empty(len(labels), dtype=np.int64)
     for c in np.unique(labels):

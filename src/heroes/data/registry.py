@@ -18,9 +18,7 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class PublicData:
-    """A data set: what it is, the files to download (none where it has no public address), and what to do by
-    hand.
-    """
+    """A data set: its title, the files to download (perhaps none), and what to do by hand."""
 
     title: str
     files: tuple[PublicFile, ...] = ()

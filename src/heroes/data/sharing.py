@@ -1,4 +1,4 @@
-"""Who gets which examples: dealt out, each to one client at most, or drawn by every client from all of them."""
+"""Shares examples out: dealt, each to one client at most, or drawn by every client from all of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Who can be asked: everybody, those who are awake, or those who are connected. Asked before clients are
-sampled.
-"""
+"""Who can be asked, before clients are sampled: everybody, those awake, or those connected."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Devices and links. A fleet is a few arrays, whatever the number of clients; a round's draws come from seed
-and round.
-"""
+"""Devices and links. A fleet is a few arrays; a round's draws depend on the seed and the round only."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Device:
-    """A class of device: its sustained training speed, how many clients have it relative to the others, and
-    its own links.
-    """
+    """A class of device: its sustained training speed, its share of the clients, its own links."""
 
     name: str
     flops: float  # per second
@@ -175,9 +171,7 @@ def _normal_cdf(values: Floats) -> Floats:
 
 
 def read_fleet(path: Path) -> FleetKind:
-    """A fleet from a CSV file with the columns device, gflops and, as wanted, share, upload_mbps,
-    download_mbps.
-    """
+    """A fleet from a CSV file: device, gflops and, if wanted, share, upload_mbps, download_mbps."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))

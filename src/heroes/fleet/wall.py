@@ -23,7 +23,7 @@ _LEAST = 1e-3  # seconds; a shorter time cannot be told from none
 
 
 class WallClock:
-    """Real seconds from when a plan is carried out. Whoever hears of clients says so; it says when a round is
+    """Real seconds since a plan was sent out. It is told what is heard of clients, and tells when a round is
     over.
     """
 
@@ -55,9 +55,7 @@ class WallClock:
         return ()
 
     def hear(self, client: int, spent: tuple[float, float] | None = None) -> None:
-        """The answer of this client is in; it may be known how long it computed and how long things
-        travelled.
-        """
+        """This client's answer is in; `spent` may say how long it computed and how long things travelled."""
         self._heard[client] = self.now
         if spent is not None:
             self._spent[client] = spent
@@ -85,12 +83,12 @@ class WallClock:
 
 @dataclass(frozen=True)
 class MeasuredFleet:
-    """Clients as they were measured, in running means; for one that was not yet, what the others are like,
-    else a guess.
+    """Clients as measured, in running means; for one not measured yet, what the others are like, else a
+    guess.
 
-    Of a client its speed is known, and what a round takes it besides training: so much whatever travels, and
-    so much for every byte. How much is which shows when a client gets other widths; until then, and long
-    after, all of it is taken to be fixed.
+    What is known of a client is its speed, and what a round takes it besides training: a fixed time, and a
+    time for every byte. How much is which shows when a client gets other widths; until then, and long after,
+    all of it is taken to be fixed.
     """
 
     guess: Fleet
