@@ -201,7 +201,7 @@ class ClientRecord:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """An attempt that too few clients answered. None of it entered the model; its time and traffic are spent."""
+    """An attempt that too few clients answered. None of it entered the model, but its time is spent."""
 
     duration: float
     bytes_up: int
@@ -212,7 +212,7 @@ class Abandoned:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One line of `records.jsonl`: numbers and names only. Seconds are the clock's, bytes those on the wire."""
+    """One line of `records.jsonl`: numbers and names. Seconds are the clock's, bytes are on the wire."""
 
     round: int
     seconds: float  # time at the end of the round
@@ -256,8 +256,7 @@ class RoundRecord:
 
 
 def plain(value: Any) -> Any:
-    """A message as JSON-ready values: dataclasses become dicts, numbers that are not finite or too large
-    None.
+    """A message as JSON-ready values: dataclasses become dicts, and infinite or huge numbers None.
 
     >>> plain(Lost(client=3, reason="loss is nan"))
     {'client': 3, 'reason': 'loss is nan', 'cause': 'failed', 'arrived': False}

@@ -46,7 +46,7 @@ def brought(kind: str) -> list[tuple[str, str]]:
 
 
 def find(kind: str, key: str, name: str, built_in: Mapping[str, T]) -> T:
-    """The part of this name; `key` is the setting that names it. What another package brings is not checked yet."""
+    """The part of this name; `key` is the setting that names it. A foreign part is not checked yet."""
     claimed = installed(kind).get(name, [])
     if name in built_in:
         if claimed:

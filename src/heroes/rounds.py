@@ -1,5 +1,7 @@
-"""The spine: sample, assign, cut, carry, pair, screen, aggregate, optimise, record; again until it is time to
-stop.
+"""The spine: sample, assign, cut, carry, pair, screen, aggregate, optimise, record; then the next round.
+
+`run_round` is one round, `run` is rounds until it is time to stop. Each step is a function here that reads
+the federation and the state, and changes neither.
 """
 
 from __future__ import annotations
@@ -167,9 +169,7 @@ def screen(
 def optimise(
     f: Federation, state: ServerState[M], after: ServerState[M], trained: Sequence[Cut]
 ) -> ServerState[M]:
-    """The state after the round with privacy's noise on what was trained, then the server optimiser's step,
-    then its part in the moving average.
-    """
+    """The state after privacy's noise, the server optimiser's step and the moving average."""
     if f.privacy is not None:
         after = replace(after, tensors=f.privacy.noised(after.tensors, trained, after.round))
     counts = holders(state.tensors, trained) if f.optimiser is not None or f.average else {}
@@ -198,11 +198,10 @@ def run(
     every_width: bool = True,
     after: ServerState[Any] | None = None,
 ) -> Iterator[Step]:
-    """Rounds until it is time to stop, from the beginning or `after` some. The last record says why and holds
-    the accuracy of every width.
+    """Rounds until it is time to stop, from the beginning or `after` some.
 
-    A model is tested while the next round trains, unless its accuracy may end the run; its round is handed
-    out after that.
+    The last record says why the run stopped and has the scores of every width. A model is tested while the
+    next round trains, unless its score may end the run; its record is yielded after that.
     """
     state = begin(f) if after is None else after
     complete = f.strategy.widths[-1]

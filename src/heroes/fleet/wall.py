@@ -23,8 +23,9 @@ _LEAST = 1e-3  # seconds; a shorter time cannot be told from none
 
 
 class WallClock:
-    """Real seconds since a plan was sent out. It is told what is heard of clients, and tells when a round is
-    over.
+    """Real seconds since a plan was sent out.
+
+    Engines tell it what they hear of clients, and it says when a round is over.
     """
 
     def __init__(self, deadline: float | None = None, deadline_factor: float | None = None) -> None:
@@ -83,12 +84,11 @@ class WallClock:
 
 @dataclass(frozen=True)
 class MeasuredFleet:
-    """Clients as measured, in running means; for one not measured yet, what the others are like, else a
-    guess.
+    """Clients as measured, in running means. One not measured yet is taken to be like the others.
 
-    What is known of a client is its speed, and what a round takes it besides training: a fixed time, and a
-    time for every byte. How much is which shows when a client gets other widths; until then, and long after,
-    all of it is taken to be fixed.
+    Before anybody was measured, the fleet's guess counts. What is known of a client is its speed, and what a
+    round takes it besides training: a fixed time, and a time for every byte. How much is which shows when a
+    client gets other widths; until then, and long after, all of it is taken to be fixed.
     """
 
     guess: Fleet

@@ -221,8 +221,9 @@ def has_own_forward(module: nn.Module) -> bool:
 
 
 def he_variance(module: nn.Module, layout: Layout, max_width: int, dense: Tensor) -> float:
-    """The variance a composed full-width weight starts with: He's, or the module's own if it is neither
-    convolution nor linear.
+    """The variance that a composed full-width weight starts with: He's, or the module's own.
+
+    He's is for convolutions and linear layers.
     """
     if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)) and not isinstance(
         module, nn.modules.linear.NonDynamicallyQuantizableLinear

@@ -152,9 +152,7 @@ def _literal(estimates: Estimates, learning_rate: float) -> float | None:
 
 
 def _fixed_rounds(estimates: Estimates, goal: Goal, reducing_error: float) -> tuple[int | None, str, bool]:
-    """H if it does not depend on the client, the rule it came from, and whether the threshold is out of
-    reach.
-    """
+    """H if it is the same for all clients, its rule, and whether the threshold is out of reach."""
     unreachable = False
     if goal.threshold is not None:
         rounds = rounds_to_threshold(estimates, reducing_error, goal.threshold)
@@ -199,7 +197,7 @@ class Deadline:
 
 
 def fastest_deadline(mu: Floats, nu: Floats, paces: list[Pace]) -> Deadline:
-    """The client that would need the least time in all, H * (tau*mu + nu), if everyone were like it."""
+    """The deadline set by the client that would need the least time, H * (tau*mu + nu), in all."""
     totals = [p.rounds * (p.tau * m + n) for p, m, n in zip(paces, mu.tolist(), nu.tolist(), strict=True)]
     setter = int(np.argmin(totals))
     tau = max(1, round(paces[setter].tau))
@@ -216,8 +214,9 @@ class Intervals:
 
 
 def step_intervals(mu: Floats, nu: Floats, deadline: Deadline, rho: float, limits: Limits) -> Intervals:
-    """[tau_a, tau_b] of every client, within the limits; an empty interval becomes [tau_b, tau_b], the setter
-    keeps its tau.
+    """[tau_a, tau_b] of every client, within the limits.
+
+    An empty interval becomes [tau_b, tau_b]; the client that sets the deadline keeps its tau.
     """
     tau_min, tau_max = limits.tau_min, limits.tau_max
     slack = _SLACK * max(deadline.seconds, 1.0)

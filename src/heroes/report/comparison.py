@@ -19,8 +19,9 @@ GAINS = ("speed-up", "traffic saved")
 
 @dataclass(frozen=True)
 class Measure:
-    """One number about a group of runs: `what`, in `unit`, `at` a target, a time, a traffic or a width, or
-    `against` another.
+    """One number about a group of runs: `what`, in `unit`, `at` some place or `against` another group.
+
+    A place is a target, a time, a traffic or a width.
     """
 
     label: str
@@ -43,8 +44,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one experiment, compared. Times are seconds of the runs' clock, traffic megabytes both ways,
-    accuracy from 0 to 1.
+    """Runs of one experiment, compared.
+
+    Times are seconds of the runs' clock, traffic is megabytes both ways, accuracy is from 0 to 1.
     """
 
     task: str

@@ -17,9 +17,9 @@ LABEL = 6  # room for "100 % ", at least
 def score_curve(
     rows: Sequence[RoundRecord], width: int = 60, height: int = 8, *, ascii_only: bool = False
 ) -> list[str]:
-    """The main metric over time in `height` lines of at most `width` characters, and two lines for the time axis.
+    """The main metric over time in `height` lines of at most `width` characters, and a time axis.
 
-    No lines where nothing was evaluated. `ascii_only` is for terminals that have no braille.
+    No lines if nothing was evaluated. `ascii_only` is for terminals that have no braille.
     """
     found = evaluations(rows)
     if not found:

@@ -1,6 +1,4 @@
-"""What one strategy, the reference, saved against the others: runs with the same seed met the same clients, so
-they are paired.
-"""
+"""What the reference strategy saved against the others. Runs with the same seed are paired."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ Costs = Callable[[Group, str, float], Spread]  # what a group's runs spent: of s
 def gains(
     groups: Sequence[Group], reference: str, targets: Sequence[float], costs: Costs
 ) -> tuple[list[Measure], list[str]]:
-    """Speed-up and traffic saved by the reference, a strategy, against each other group and against the mean
-    of the other strategies, and notes.
+    """Speed-up and traffic saved by the reference strategy, and notes.
 
-    Groups are compared within the same world (data, fleet, clients). Of several groups of the reference there,
-    the first one counts and the others are compared with it, but are no part of the mean.
+    It is compared with every other group and with the mean of the other strategies, within the same world
+    (data, fleet, clients). If several groups there belong to the reference, the first one counts; the others
+    are compared with it, but are no part of the mean.
     """
     measures: list[Measure] = []
     notes: list[str] = []

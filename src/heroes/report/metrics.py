@@ -21,7 +21,7 @@ class Metric:
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Metric:
-        """The metric of a run; its last round decides, since a run that goes on may do so by another metric."""
+        """The metric of a run, as its last round has it: a resumed run may go by another."""
         return Metric(rows[-1].metric, rows[-1].lower_is_better) if rows else Metric()
 
     @property

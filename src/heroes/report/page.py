@@ -1,6 +1,4 @@
-"""A report as one page of HTML that needs nothing else: tables, figures, configuration, and what the runs ran
-on.
-"""
+"""A report as one self-contained page of HTML: tables, figures, configuration, and what the runs ran on."""
 
 from __future__ import annotations
 
@@ -117,7 +115,7 @@ def run_pictures(run: RunData) -> list[Picture]:
 
 
 def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
-    """Write the report of some runs of one experiment to one HTML file; a comparison made before may be given."""
+    """Write the report of runs of one experiment to one HTML file; `comparison` may be made before."""
     content = page(comparison or compare(runs))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

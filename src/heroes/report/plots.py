@@ -1,4 +1,4 @@
-"""Figures that compare groups of runs. Each function gives a figure, or None when there is nothing to show."""
+"""Figures that compare groups of runs. Each function gives a figure, or None if there is nothing to show."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def seconds_of(groups: Sequence[Group]) -> str:
 
 
 def score_against_time(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
-    """The main metric of the complete model over time: the mean over seeds, the deviation shaded, every run
-    thin.
-    """
+    """The main metric over time: the mean over seeds, the deviation shaded, every run as a thin line."""
     return _scores(groups, smooth, "time", seconds_of(groups), lambda each: each.seconds)
 
 
@@ -100,9 +98,7 @@ def resources_to_targets(found: Comparison) -> Figure | None:
 
 
 def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
-    """The main metric against how unevenly the data is shared out, for runs that differ in it; at the end, or at
-    some time.
-    """
+    """The main metric against how unevenly the data is shared out, at the end or at some time."""
     key = next((key for key in LEVELS if len({_level(run, key) for run in runs} - {None}) > 1), None)
     if key is None:
         return None
@@ -231,7 +227,7 @@ def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
 
 
 def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
-    """One run as it is; several as their mean, with the deviation shaded and each run as a thin line behind."""
+    """One run as it is; several as their mean, the deviation shaded and each run as a thin line."""
     look: dict[str, Any] = {"color": colour(group.strategy), "linestyle": dashes(group)}
     if len(curves) == 1:
         (x, y), every = curves[0], max(1, len(curves[0][0]) // 10)
@@ -255,9 +251,7 @@ def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
 
 
 def _mean_curve(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats]:
-    """Mean and sample deviation where all curves are known, on the places of all of them, straight lines in
-    between.
-    """
+    """Mean and sample deviation where all curves are known, interpolated at the points of all."""
     start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     places = np.unique(np.concatenate([x for x, _ in curves]))
     grid = places[(places >= start) & (places <= end)]

@@ -33,9 +33,7 @@ class Records:
 
 
 def read_records(folder: Path) -> Records:
-    """The rounds in a run folder. A last line that was cut off is left out; a broken line elsewhere is an
-    error.
-    """
+    """The rounds in a run folder. A torn last line is left out; a broken line elsewhere is an error."""
     path = folder / "records.jsonl"
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -101,7 +99,7 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flaw(value: Any) -> tuple[str, str] | None:
-    """What is not finite, or too large to be dealt with: the place and what is wrong there, if anything is."""
+    """Where a number is not finite or too large to handle, and what is wrong with it, if any is."""
     if isinstance(value, (int, float)):
         return None if abs(value) < LARGEST else ("", f"is {_short(value)}, not a number below {LARGEST:g}")
     if isinstance(value, str):

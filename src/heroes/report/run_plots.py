@@ -22,9 +22,7 @@ READABLE_CELLS = 8  # blocks on a side up to which the counters fit into their c
 
 
 def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
-    """What every client of a round did and for how long: compute, transfer, waiting. By default the last
-    round.
-    """
+    """How long every client of a round, by default the last, computed, transferred and waited."""
     row = next((row for row in reversed(run.rows) if row.clients and number in (None, row.round)), None)
     if row is None:
         return None
@@ -56,9 +54,7 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
 
 
 def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
-    """How many local steps every block of the P x P grid has had, at a few rounds: the colour says how even
-    that is.
-    """
+    """How many local steps every block of the P x P grid has had, at a few rounds."""
     grids = [(row.round, grid) for row in run.rows if (grid := _grid(row)) is not None]
     if not grids:
         return None

@@ -84,9 +84,7 @@ class Group:
 
 
 def load_run(folder: Path | str) -> RunData:
-    """A run folder as data. A line that was cut off is left out and noted; a run without a whole round is an
-    error.
-    """
+    """A run folder as data. A torn line is left out and noted; a run without a round is an error."""
     path = Path(folder)
     config, records = read_config(path), read_records(path)
     said = f"the last line of {str(path / 'records.jsonl')!r} was cut off and is left out"
@@ -166,7 +164,7 @@ def repeated(runs: Sequence[RunData], groups: Sequence[Group]) -> list[str]:
 
 
 def differences(runs: Sequence[RunData]) -> dict[str, list[Any]]:
-    """The settings in which runs differ, each with its value in every run; None where a run does not have it."""
+    """The settings in which runs differ, with the value of every run; None if a run has none."""
     all_settings = [run.settings for run in runs]
     keys = dict.fromkeys(key for settings in all_settings for key in settings)
     table = {key: [settings.get(key) for settings in all_settings] for key in keys}

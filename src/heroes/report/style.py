@@ -1,5 +1,4 @@
-"""How figures look: one colour-blind-safe colour per strategy everywhere, and how they are made and saved. The
-door to matplotlib.
+"""How figures look, are made and saved: one colour-blind-safe colour per strategy. The door to matplotlib.
 
 Figures are made as objects; pyplot and its global state are not used. matplotlib is loaded when the first
 figure is made.
@@ -37,7 +36,7 @@ MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[repo
 
 
 def look(strategy: str) -> tuple[str, str]:
-    """Colour and marker of a strategy, the same in every figure; one that has none of its own gets a spare one."""
+    """Colour and marker of a strategy, the same in every figure; a spare one if it has none."""
     known = registry.look(strategy)
     if known is not None:
         return known

@@ -72,9 +72,7 @@ def remove_all(folder: Path) -> None:
 
 
 def read_last(folder: Path, begin: ServerState[Any]) -> ServerState[Any]:
-    """The state in the newest checkpoint that is whole; `begin`, the state before the first round, where
-    there is none yet.
-    """
+    """The state in the newest whole checkpoint, or `begin` if there is none yet."""
     reasons = []
     for path in found(folder):
         try:

@@ -1,6 +1,4 @@
-"""The folder a run writes as it goes: config.toml, records.jsonl, checkpoints, model.safetensors,
-environment.json.
-"""
+"""The folder that a run writes as it goes: configuration, records, checkpoints, model, environment."""
 
 from __future__ import annotations
 
@@ -102,11 +100,11 @@ class RunFolder:
 
 @contextmanager
 def held(path: Path, patience: float = 0.0) -> Iterator[None]:
-    """No other process writes a run into this folder meanwhile. An error if one does, and does not end in so
-    many seconds.
+    """Keep other processes from writing a run into this folder; an error if one does for so many seconds.
 
     The lock goes with the process, however that ends, and is not inherited by those that it starts. It does
-    not keep threads of one process apart, and is gone if that opens and closes the lock file in another way.
+    not keep threads of one process apart, and is gone if the process opens and closes the lock file in
+    another way.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -144,7 +142,7 @@ def _unwritable(path: Path, error: OSError) -> RunFolderError:
 
 
 def _keep_rounds(records: Path, rounds: int) -> None:
-    """Cut the records off after so many rounds. The last of them is no longer the end of the run, if it was."""
+    """Cut the records off after so many rounds, the last of which is no longer the end of the run."""
     lines = records.read_text(encoding="utf-8").split("\n")[:rounds]
     if len(lines) < rounds or not all(lines):
         raise RunFolderError(

@@ -36,9 +36,7 @@ from heroes.transport.opening import Opener
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its configuration, the last state, and the folder it wrote, if any; its records are
-    read from there.
-    """
+    """A finished run: its configuration, its last state, and its folder, if any, with the records."""
 
     config: Config
     state: ServerState[Any]
@@ -56,9 +54,7 @@ class Run:
         return Summary.of(self.records)
 
     def model(self, width: int | None = None) -> nn.Module:
-        """The trained model at a width (the complete one by default): a plain module, ready to use or to send
-        to a device.
-        """
+        """The trained model at a width, by default the complete one: a plain module, ready to use."""
         strategy = self.federation.strategy
         wanted = strategy.widths[-1] if width is None else width
         if wanted not in strategy.widths:
@@ -86,21 +82,26 @@ def run(
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Train a federation. Under MPI only rank 0 returns; the others end with `heroes.transport.engines.mpi.Served`.
+    """Train a federation.
+
+    Under MPI only rank 0 returns; the others end with `heroes.transport.engines.mpi.Served`.
 
     Args:
         config: the settings, for example `heroes.recipes.digits()`.
         model: your own `build(width) -> nn.Module`.
-        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or `FederatedData`.
-        strategy: your own, an object of a class made from `heroes.strategies.base.Strategy`.
-        loss: your own function of (outputs, targets) for the mean over a batch.
-        metrics: your own by name, the main one first: functions that give one number for the outputs and targets
-            of the whole test set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
-        sampler: who chooses the clients of a round, an object like `heroes.contracts.Sampler`.
+        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or
+            `FederatedData`.
+        strategy: your own, an object of a class built on `heroes.strategies.base.Strategy`.
+        loss: your own function of (outputs, targets), for the mean over a batch.
+        metrics: your own by name, the main one first: functions of the outputs and targets of the whole test
+            set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
+        sampler: chooses the clients of a round; an object like `heroes.contracts.Sampler`.
         engine: opens an engine of your own (`heroes.transport.opening.Opener`).
-        out: a folder in which everything is written as it happens; `overwrite` replaces a run that it holds.
-        track: trackers by name, or objects like `heroes.contracts.Tracker`; `on_round` simply hears of every round.
-        on_progress: hears of data being prepared: what, how much, of how much.
+        out: a folder to which everything is written as it happens.
+        overwrite: replace a run that this folder already holds.
+        track: trackers by name, or objects like `heroes.contracts.Tracker`.
+        on_round: called with every record.
+        on_progress: called as data is prepared: what, how much, of how much.
     """
     if not isinstance(config, Config):
         raise ConfigError(
@@ -155,9 +156,13 @@ def resume(
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
-    `changes` are keys with new values, such as a higher `federation.rounds` for a run that is finished. A
-    change of what the rounds before depended on is refused. A run with parts of your own needs them again, with the
-    same names and meanings as in `run`; the engine may be another.
+    A run with parts of your own needs them again, under the same names as in `run`; the engine may be
+    another.
+
+    Args:
+        folder: the run folder.
+        changes: keys with new values, such as a higher `federation.rounds` for a finished run. A change of
+            anything that earlier rounds depended on is refused.
     """
     path = Path(folder)
     own, audience = Own(model, data, strategy, loss, metrics, sampler), _audience(track, on_progress)
@@ -191,7 +196,7 @@ def extended(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Co
 
 
 def _configured(folder: Path, own: Own) -> Config:
-    """The configuration in a run folder; where its strategy is not at hand, an error that says whose it was."""
+    """The configuration in a run folder; if its strategy is missing, an error that says whose it was."""
     tree = read_config(folder)
     section = tree.get("strategy")
     name = section.get("name") if isinstance(section, Mapping) else None

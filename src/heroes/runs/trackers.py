@@ -1,6 +1,6 @@
 """Who hears of a run as it happens: trackers by name, or objects of the user's own.
 
-One that fails is left out from then on, and said so: a run does not end because somebody could not be told of it.
+One that fails is reported and left out from then on: a run does not end because of a tracker.
 """
 
 from __future__ import annotations

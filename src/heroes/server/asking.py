@@ -1,4 +1,4 @@
-"""What a strategy is asked in a round, and what it must answer: a strategy of the user's own can fail in any way.
+"""Asks a strategy what a round needs of it, and checks its answers: the user's own can fail in any way.
 
 What goes wrong is a TrainingError that names the strategy, what it gave and what was expected.
 """
@@ -69,7 +69,7 @@ def taken(strategy: Strategy[Any], tensors: Tensors, selection: Selection) -> di
 def aggregated(
     strategy: Strategy[Any], state: ServerState[Any], plan: Plan, answers: Answers
 ) -> tuple[ServerState[Any], Facts]:
-    """The state after the round, and what the strategy wants recorded of it. Clients train while it is asked."""
+    """The state after the round, and the facts to record. Clients train while the strategy is asked."""
     watched, when = _Watched(answers), f"in round {state.round + 1}"
     with _named(strategy, f"aggregate() of round {state.round + 1}", watched):
         found = strategy.aggregate(state, plan, iter(watched))
@@ -82,7 +82,7 @@ def aggregated(
 
 
 class _Watched:
-    """Answers on their way to the strategy; `error` is what went wrong on the way there, which is not its fault."""
+    """Answers on their way to the strategy; `error` is what failed before they reached it."""
 
     def __init__(self, answers: Iterable[tuple[Assignment, Update]]) -> None:
         self.answers = answers

@@ -114,9 +114,7 @@ def _moment(moment: Tensor | None, like: Tensor) -> Tensor:
 
 
 def averaged(average: Tensors, new: Tensors, holders: Tensors, weight: float) -> dict[str, Tensor]:
-    """The moving average of the model after a round: weight * average + (1 - weight) * new where somebody
-    trained.
-    """
+    """The moving average after a round: weight * average + (1 - weight) * new, where anybody trained."""
     after = dict(average)
     for name, count in holders.items():
         old = average[name].double()

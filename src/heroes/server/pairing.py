@@ -1,10 +1,8 @@
-"""Match what came back with what was planned, and let nothing pass that is not a whole answer to an open
-assignment.
+"""Matches updates with the plan, and lets nothing pass but whole answers to open assignments.
 
 The one place that notices lost, unknown or broken updates. Updates are handed on in plan order whatever order
-they arrive in, so sums do not depend on the engine. Every refusal has a cause under which it is counted:
-unknown, twice, round, nonce, names, shape, type, finite, samples, extras; engines add malformed, silent and
-failed.
+they arrive in, so sums do not depend on the engine. Every refusal is counted under a cause: unknown, twice,
+round, nonce, names, shape, type, finite, samples, extras; engines add malformed, silent and failed.
 """
 
 from __future__ import annotations
@@ -38,8 +36,9 @@ class Expected:
 
 
 class Pairing:
-    """Iterate once for (assignment, update) in plan order; then `lost` says who is missing and why,
-    `answered` who is not.
+    """Iterate once for (assignment, update) in plan order.
+
+    Afterwards `lost` says who is missing and why, and `answered` who is not.
     """
 
     def __init__(
@@ -134,8 +133,9 @@ def fault(update: Update, expected: Expected) -> tuple[str, str] | None:
 
 
 def cleaned(update: Update, expected: Expected) -> Update:
-    """The update without what is beside the model and cannot be: measurements that are no finite number from
-    0 on, residuals of the wrong size.
+    """The update without measurements and residuals that cannot be right.
+
+    Measurements must be finite and not negative, residuals of the right size.
     """
     loss = update.loss if _possible(update.loss) else math.nan
     measured = {name: value for name, value in update.measured.items() if _possible(value)}

@@ -1,10 +1,9 @@
-"""Client-level differential privacy: what a client adds to the model is bounded, and noise hides whether it
-added anything.
+"""Client-level differential privacy: a client's change is bounded, and noise hides whether it took part.
 
 Every change is clipped to norm C, and Gaussian noise of deviation z C is laid on the sum of changes, so that
 a value held by n clients gets noise of deviation z C / n. How much privacy that spends is counted by Google's
 dp-accounting for sampling without replacement: neighbours differ in one client's data, so one client can move
-the sum by 2 C, and the accountant hears z / 2.
+the sum by 2 C, and the accountant is told z / 2.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ _ORDERS = (*range(2, 17), 20, 24, 28, 32, 40, 48, 64, 96, 128, 256, 512)  # of t
 
 @dataclass(frozen=True)
 class Privacy:
-    """`drawn` of `clients` take part in every round; `sampled` says that they are drawn at random, which
-    helps to hide them.
+    """`drawn` of `clients` take part in a round; `sampled` says that they are drawn at random.
+
+    Random drawing helps to hide them.
     """
 
     clip: float

@@ -1,5 +1,4 @@
-"""The typed configuration of a run: how it is read, checked, changed and written. `sections` has the keys and
-their defaults.
+"""The typed configuration of a run: how it is read, checked, changed and written. `sections` has the keys.
 
 A configuration is read from TOML and written back to TOML; what is written is enough to repeat the run. A
 wrong key or value gives one sentence that names the key, the value and what would be right. Nothing below
@@ -135,7 +134,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def parse(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Config:
-    """A configuration from nested plain values; `strategy` is a class that is not among those found by name."""
+    """A configuration from nested plain values; `strategy` is a class that has no registered name."""
     kind = _strategy(tree, strategy)
     details: list[ErrorDetails] = []
     whole = dict(tree)
@@ -170,16 +169,12 @@ def _strategy(tree: Mapping[str, Any], own: type[Strategy] | None) -> type[Strat
 
 
 def _writable(value: Any) -> bool:
-    """Whether a value is no text, or one without the halves of characters that a command line or Python can
-    bring in.
-    """
+    """Whether a value is valid text or no text: a command line can bring in lone surrogates."""
     return not isinstance(value, str) or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str | None = None) -> Config:
-    """A configuration from a TOML file; what it leaves out comes from its task's recipe for its strategy, or
-    for another.
-    """
+    """A configuration from a TOML file; what it leaves out comes from the recipe for its strategy."""
     try:
         tree = toml_text.read(path)
     except FileNotFoundError:
@@ -199,8 +194,7 @@ def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str 
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`section.key=value` from the command line; the value is read as TOML, and as plain text where that
-    fails.
+    """`section.key=value` from the command line; the value is read as TOML, else as plain text.
 
     >>> parse_setting("training.momentum=0.5"), parse_setting("strategy.blocks=free")
     (('training.momentum', 0.5), ('strategy.blocks', 'free'))

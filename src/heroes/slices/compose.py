@@ -68,9 +68,7 @@ def as_grid(coefficient: Tensor, layout: Layout, rank: int, width: int) -> Tenso
 
 
 def empty_factors(layout: Layout, rank: int, width: int) -> tuple[Tensor, Tensor]:
-    """Zeros for basis and coefficient, the latter as a grid, laid out in memory so that no path has to copy
-    them in a step.
-    """
+    """Zeros for basis and coefficient (as a grid), laid out so that no path has to copy them."""
     basis = torch.zeros(rank, layout.basis_rows).t()
     parts = layout.output_parts
     coefficient = torch.zeros(parts, width, layout.outputs // parts, width, rank).permute(3, 1, 4, 0, 2)
@@ -94,12 +92,11 @@ def decompose(
     sweeps: int = 3,
     anchor: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """Basis and coefficient near the given ones whose product is near the weight: anchored alternating least
-    squares.
+    """Basis and coefficient near the given ones whose product is near the weight.
 
     A factorisation is free up to an invertible R x R factor, and averaging such factors over clients is
-    meaningless. So the search starts from the factors that were sent out and is held to them by a small
-    ridge; each half-step solves for the change.
+    meaningless. So alternating least squares start from the factors that were sent out and are held to them
+    by a small ridge; each half-step solves for the change.
     """
     blocks, rank, outputs = coefficient.shape
     target = unfold(weight, layout).double()
@@ -124,9 +121,7 @@ def _ridge(factor: Tensor, residual: Tensor, anchor: float) -> Tensor:
 def initial_factors(
     layout: Layout, rank: int, max_width: int, variance: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """A basis with orthonormal columns (or rows) and a Gaussian coefficient; the composed weight has the
-    given variance.
-    """
+    """An orthonormal basis and a Gaussian coefficient; the composed weight has the given variance."""
     rows = layout.basis_rows
     noise = torch.randn(max(rows, rank), min(rows, rank), generator=generator, dtype=torch.float64)
     orthonormal = torch.linalg.qr(noise).Q

@@ -1,8 +1,8 @@
-"""What every strategy is built on: its settings are fields, what it needs of a run is its ground.
+"""What every strategy is built on: its settings are its fields, and what a run gives it is its ground.
 
 A strategy is one class in one file. Its fields are its section of the configuration; its class attributes say
-what it holds and how it looks in plots; its methods decide who trains what for how long, and how answers become
-the next model. It is frozen and remembers nothing: what must survive a round is in the state.
+what it holds and how it looks in plots; its methods decide who trains what for how long, and how answers
+become the next model. It is frozen and remembers nothing: what must survive a round is in the state.
 
 Importing a strategy does not import torch, so that a configuration can be read without it.
 """
@@ -57,9 +57,12 @@ class Ground:
 class Duties:
     """What a strategy asks of its clients besides plain training.
 
-    `probes`: batches on which they measure their loss. `terms`: what is added to the loss. `sends`: what goes
-    back besides the tensors. `scaler` multiplies hidden activations by what a narrow model lacks in width, and
-    `mask_absent_labels` leaves classes that a client does not hold out of its loss.
+    Args:
+        probes: batches on which they measure their loss.
+        terms: what is added to the loss.
+        sends: what goes back besides the tensors.
+        scaler: multiply hidden activations by what a narrow model lacks in width.
+        mask_absent_labels: leave classes that a client does not hold out of its loss.
     """
 
     probes: int = 0
@@ -70,7 +73,7 @@ class Duties:
 
 
 class Strategy(Section):
-    """A way to train a federation. By default every width is served and answers are averaged over their holders."""
+    """A way to train a federation. By default it serves every width and averages over holders."""
 
     name: str = ""
     """the strategy"""
@@ -111,11 +114,11 @@ class Strategy(Section):
     # what it asks of clients, and what they tell
 
     def duties(self, probes: int) -> Duties:
-        """What clients do besides training; `probes` is how many batches the configuration grants for estimates."""
+        """What clients do besides training; the configuration grants `probes` batches for it."""
         return Duties()
 
     def reveals(self) -> str | None:
-        """What clients tell the server that noise on their changes cannot hide, and what to do; None is nothing."""
+        """What clients reveal that noise on their changes cannot hide, and what to do; or None."""
         return None
 
     # the model
@@ -165,7 +168,7 @@ class Strategy(Section):
     def same_tau(
         self, state: ServerState[Any], cohort: Cohort, load: Load, tau: int, rule: str = "fixed"
     ) -> Plan:
-        """Everyone trains what is selected for its width for the same number of steps; `rule` says why so many."""
+        """Everyone trains its width's selection for equally many steps; `rule` says why so many."""
         selections = [self.select(state, width) for width in load.widths.tolist()]
         rate = self.ground.learning_rate.at(state.round)
         given = assignments(state.round + 1, cohort, load, rate, selections, [tau] * len(cohort))

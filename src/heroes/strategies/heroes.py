@@ -39,9 +39,7 @@ _UNREACHABLE = "strategy.threshold cannot be reached with the current estimates;
 
 @dataclass(frozen=True)
 class HeroesMemory:
-    """What Heroes remembers: steps per block, the estimates, the calibration constant of the pace, the last
-    reducing error.
-    """
+    """What Heroes remembers: steps per block, estimates, the pace's scale, the last reducing error."""
 
     counters: tuple[int, ...]
     estimates: Estimates | None = None
@@ -53,16 +51,18 @@ State = ServerState[HeroesMemory]
 
 
 class Heroes(Strategy):
-    """Heroes and its ablations: blocks shared between widths, and local steps that let all finish together."""
+    """Heroes and its ablations: blocks shared by all widths, and local steps that let all finish together."""
 
     name: Literal["heroes"] = "heroes"
     """the strategy"""
     blocks: Literal["grid", "free", "nested"] = "grid"
-    """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the leading ones"""
+    """the blocks a client gets: the least trained groups, the least trained blocks anywhere, or the leading
+    """
     adaptive_tau: bool = True
     """whether clients get as many steps as let all finish together; if not, all do tau_first"""
     pace: Literal["calibrated", "bound", "constant"] = "calibrated"
-    """the step count aimed at: the bound's formula scaled so that it starts at tau_first; the literal formula; or tau_first"""
+    """the step count aimed at: the bound's formula scaled to start at tau_first, as it stands, or tau_first
+    """
     deadline: Literal["mean", "fastest"] = "mean"
     """the length of a round: the average client does tau* steps, or the fastest client sets it"""
     tau_first: Whole = 10
@@ -74,7 +74,8 @@ class Heroes(Strategy):
     rho: NotNegative | Literal["auto"] = "auto"
     """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
     step_limit: StepLimit = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    """mu_max: seconds a local step may take; auto is that of the dense full-width model on the fastest device
+    """
     threshold: Positive | None = None
     """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
 
@@ -152,7 +153,7 @@ class Heroes(Strategy):
         return Plan(given, facts)
 
     def _steps(self, state: State, load: Load, rate: float) -> tuple[Pace, float | None, Intervals]:
-        """The pace aimed at, when the round should end, and the local steps that every client may do by then."""
+        """The pace, when the round should end, and the steps every client may do by then."""
         if state.round == 0 or not self.adaptive_tau:
             fixed = np.full(len(load.mu), self.tau_first)
             left = max(1, self.ground.rounds - state.round)

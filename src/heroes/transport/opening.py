@@ -1,5 +1,4 @@
-"""How an engine opens: every engine's module has `opened(parts)`, a context manager that yields the engine and
-closes it whatever happens inside.
+"""How an engine opens: its module has `opened(parts)`, a context manager that yields it and closes it.
 
 `parts` are plain values, the same for all engines; each takes what it needs. Modules are imported when they
 are needed, so that MPI and Flower stay optional.
@@ -90,15 +89,18 @@ class Job(Protocol):
     """Optional function of an engine's module whose processes are started together, before the run begins."""
 
     def leading(self, follow: Follow) -> AbstractContextManager[Opener]:
-        """Yields how to open the engine, in the process that leads. The others serve it here and never come
-        out; `follow` makes their parts from the configuration as text.
+        """Yields how to open the engine, in the process that leads.
+
+        The others serve it here and never come out; `follow` makes their parts from the configuration as
+        text.
         """
 
 
 @contextmanager
 def room(name: str, follow: Follow) -> Iterator[Opener]:
-    """How the engine of this name opens. The context is around all that a run does: when it ends, however it
-    ends, every process of a job hears of it.
+    """Yields how the engine of this name opens.
+
+    The context surrounds the whole run: when it ends, however it ends, every process of a job hears of it.
     """
     module = import_module(_MODULES[name])
     if isinstance(module, Job):

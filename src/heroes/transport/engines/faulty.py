@@ -1,4 +1,4 @@
-"""Clients that misbehave, in front of any engine: some send garbage, hostile ones send what harms the model."""
+"""Clients that misbehave, in front of any engine: some send garbage, hostile ones harm the model."""
 
 from __future__ import annotations
 

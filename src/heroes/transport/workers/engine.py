@@ -1,6 +1,4 @@
-"""What engines with workers have in common: tasks are shared out, the longest first, and the test set fills
-the gaps.
-"""
+"""What engines with workers share: the longest tasks go first, and tests of the model fill the gaps."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ class Workers(Protocol):
 
 @dataclass(eq=False)
 class _Test:
-    """A model that is being tested: the chunks still to be counted, in parts, and what was found in the
-    others.
-    """
+    """A model that is being tested: the chunks still to be counted, and the results of the others."""
 
     tensors: Tensors
     width: int

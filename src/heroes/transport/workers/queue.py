@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 
 class Queue:
-    """The places 0, 1, 2, ... of a plan, handed out in stretches of `window` places, in each the most costly
-    first.
+    """The places 0, 1, 2, ... of a plan, in stretches of `window` places, the most costly first.
 
     Answers are used in plan order, so one that comes early is kept by whoever uses it. When two windows of
     them are kept, nothing is handed out until the place they wait for has answered: memory does not grow with

@@ -21,8 +21,10 @@ from heroes.transport.workers.keeping import write_model
 
 
 def client_app(prepare: Prepare) -> ClientApp:
-    """The app of a node. `prepare` makes of the server's configuration, as text, and of a client's number
-    what that trains with; it is asked again for every message.
+    """The app of a node.
+
+    `prepare` makes what a client trains with, from the server's configuration as text and the client's
+    number; it is called for every message.
     """
     app = ClientApp()
     app.query()(partial(_introduce, prepare))

@@ -52,8 +52,7 @@ class _Node:
 
 
 class FlowerEngine(Scoring):
-    """Sends tasks to the nodes of a grid. Every node is asked once who it is; a client is where its
-    node is.
+    """Sends tasks to the nodes of a grid. Every node is asked once which client it is.
 
     `config` is the configuration as text, from which nodes set themselves up. The first round waits
     `wait_seconds` for `wanted` clients; later ones need `least`, and in real time the first one too. A round
@@ -231,7 +230,7 @@ class FlowerEngine(Scoring):
     # who is there
 
     def present(self) -> Mask | None:
-        """Which clients can be asked; waits until there are enough. In virtual time, as if everybody could."""
+        """Which clients can be asked, after waiting for enough; in virtual time, everybody."""
         if self.clock is None:
             return None
         self._gather()
@@ -276,9 +275,7 @@ class FlowerEngine(Scoring):
             self._strays.extend(self._stray(sent, reply))
 
     def _meet(self, sent: _Sent, reply: Message) -> None:
-        """A node says who it is. Of two that say the same the later is believed: the other may be gone
-        without a word.
-        """
+        """A node says which client it is; of two that say the same, the later is believed."""
         try:
             if reply.has_error():
                 raise ExchangeError(str(reply.error.reason))
@@ -331,9 +328,7 @@ class FlowerEngine(Scoring):
     # the end
 
     def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
-        """Give every node that wants it the final model at its width; when this returns, they have written
-        it.
-        """
+        """Give every node that wants it the final model at its width; return when they have it."""
         self._look()
         messages, troubles = {}, []
         for number, node in self._nodes.items():

@@ -1,4 +1,4 @@
-"""Where the grid comes from: Flower hands one to a ServerApp, or its simulation on this machine is started."""
+"""Where the grid comes from: Flower hands one to a ServerApp, or a simulation is started here."""
 
 from __future__ import annotations
 

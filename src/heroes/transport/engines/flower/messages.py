@@ -62,9 +62,7 @@ def values_of(records: RecordDict) -> dict[str, Any]:
 def tensors_of(
     records: RecordDict, group: str, shapes: Shapes, bits: int = 32, received: Tensors | None = None
 ) -> dict[str, Tensor]:
-    """A group of tensors of these shapes. Below 32 bits they are rounded, or the rounded differences from
-    what was `received`.
-    """
+    """Tensors of these shapes, below 32 bits rounded: they, or their differences from `received`."""
     if (data := data_of(records, group)) is None:
         raise ExchangeError(f"a message arrived without {group}")
     sizes = {name: tensors_bytes([shapes[name]], bits) for name in sorted(shapes)}

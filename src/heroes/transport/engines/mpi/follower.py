@@ -20,9 +20,7 @@ from heroes.transport.workers.work import answer
 
 
 class Served(SystemExit):
-    """The run is over, on a rank that is not the server. It ends the process well; catch it to take part in
-    another run.
-    """
+    """The run is over on a rank that is not the server: a clean exit. Catch it to join another run."""
 
     code = 0
 
@@ -32,10 +30,10 @@ class _Stopped(BaseException):
 
 
 def serve(follow: Follow) -> NoReturn:
-    """Serve rank 0 until it says that it is over; then raise `Served`. `follow` makes what is needed from rank
-    0's configuration as text.
+    """Serve rank 0 until it says that the run is over, then raise `Served`.
 
-    Rank 0 hears of interrupts, the others do not: they leave when it does.
+    `follow` makes what is needed from rank 0's configuration as text. Rank 0 hears of interrupts, the others
+    do not: they leave when it does.
     """
     server = _Server(follow)
     with one_thread(), server.undisturbed():
@@ -110,9 +108,7 @@ class _Server:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Interrupts from outside are not heard; the one from `_end` is, where there is something to let go
-        of.
-        """
+        """Ignore interrupts from outside; heed the one from `_end` if there is work to drop."""
 
         def hear(number: int, frame: object) -> None:
             if self.busy and self.over.is_set():

@@ -28,8 +28,7 @@ _MODEL = -1  # the place of the final model, which stands in no queue
 
 
 class MpiEngine(WorkerEngine):
-    """Trains tasks on the other ranks, which have the data and a model of every width from one round to the
-    next.
+    """Trains tasks on the other ranks, which keep the data and a model of every width.
 
     A client that takes longer than `parts.task_seconds` is given up; its rank gets nothing more until it
     answers. `keep` is where rank 0 itself keeps the final model.
@@ -97,9 +96,7 @@ class _Rank:
 
 
 class Ranks:
-    """`size` other ranks, which have a task each and the next one. A client that takes longer than `seconds`
-    is given up.
-    """
+    """`size` other ranks, each with a task and the next one; after `seconds` a client is given up."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -129,9 +126,7 @@ class Ranks:
                 rank.places = deque(None for _ in rank.places)
 
     def hand_out(self, tensors: Callable[[int], Tensors]) -> None:
-        """Give every rank that wants it the final model at its width; when this returns, they have written
-        it.
-        """
+        """Give every rank that wants it the final model at its width; return when they have it."""
         nothing = Queue([], 1)
         while any(not rank.ready and not rank.late for rank in self.all):
             list(self._hear(nothing))
@@ -144,9 +139,7 @@ class Ranks:
                     raise TrainingError(f"rank {number} could not keep the final model: {found}")
 
     def close(self) -> None:
-        """Let them leave. One that does not within seconds is left to mpiexec, which ends it when this
-        process has ended.
-        """
+        """Let the ranks leave; mpiexec ends those that do not within seconds."""
         try:
             for rank in self.all:
                 self.post.send(rank.number, b"")

@@ -27,9 +27,7 @@ state = State()
 
 @cache
 def world() -> Comm:
-    """All ranks. MPI starts here, where it is first needed, and ends with the process if all ranks are there
-    to end it.
-    """
+    """All ranks. MPI starts here, when first needed, and ends with the process if all ranks end."""
     try:
         import mpi4py
 
