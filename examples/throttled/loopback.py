@@ -121,7 +121,8 @@ class Federation:
         self.home = self.folder / "flwr"
         self.home.mkdir(parents=True, exist_ok=True)
         access = f'root-certificates = "{self.keys.folder}/ca.crt"' if self.keys else "insecure = true"
-        text = f'[superlink]\ndefault = "{NAME}"\n\n[superlink.{NAME}]\naddress = "{HOST}:{self.port}"\n{access}\n'
+        default = f'[superlink]\ndefault = "{NAME}"\n'
+        text = f'{default}\n[superlink.{NAME}]\naddress = "{HOST}:{self.port}"\n{access}\n'
         (self.home / "config.toml").write_text(text)
 
     def __enter__(self) -> Federation:

@@ -169,7 +169,8 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching
 
 def _line(record: RoundRecord) -> str:
     scored = "" if record.score is None else f"{record.metric} {Metric(record.metric).text(record.score)}  "
-    return f"{scored}time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s  traffic {record.traffic / MEGABYTE:,.1f} MB"
+    spent = f"time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s"
+    return f"{scored}{spent}  traffic {record.traffic / MEGABYTE:,.1f} MB"
 
 
 def _counted(missing: Sequence[Lost]) -> str:

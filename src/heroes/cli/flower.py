@@ -105,14 +105,16 @@ def _readme(config: Config, own: bool) -> str:
     return f"""# {config.task} by {config.strategy.name}, on Flower
 
 Every machine needs `pip install 'heroes-fl[flower]'`{needs}. `federation.clients` in config.toml is
-{config.federation.clients}: start a SuperNode for each client, with a partition-id from 0 to {last}: its part of the data.
+{config.federation.clients}: start a SuperNode for each client, with a partition-id from 0 to {last}, which is
+its part of the data.
 {mine}
     flower-superlink --insecure
     flower-supernode --insecure --superlink ADDRESS:8000 --node-config "partition-id=0"
     flwr run . SUPERLINK --stream
 
-A run that was interrupted goes on when it is started again with the same `out`. More rounds: `--run-config "rounds=50"`.
-A node with `model-out="/path/model.safetensors" width=2` in its node configuration gets the final model at that width.
+A run that was interrupted goes on when it is started again with the same `out`. More rounds:
+`--run-config "rounds=50"`. A node with `model-out="/path/model.safetensors" width=2` in its node
+configuration gets the final model at that width.
 See docs/engines.md of heroes for clocks, keys and certificates.
 """
 

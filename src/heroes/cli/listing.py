@@ -28,7 +28,8 @@ def list_command(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="Only this: experiments, strategies, models, data, partitions, fleets, trackers, engines, config."
+            help="Only this: experiments, strategies, models, data, partitions, fleets, trackers, engines "
+            "or config."
         ),
     ] = None,
 ) -> None:

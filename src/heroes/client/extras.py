@@ -46,7 +46,8 @@ def _gradient(seen: Seen) -> Tensor | None:
 
 def _no_gradient(tensor: Tensor, parameters: int, classes: int) -> str | None:
     if tensor.dtype != torch.float32 or tuple(tensor.shape) != (parameters,):
-        return f"its gradient is {tensor.dtype} of shape {tuple(tensor.shape)}, not float32 of {parameters} values"
+        shape = tuple(tensor.shape)
+        return f"its gradient is {tensor.dtype} of shape {shape}, not float32 of {parameters} values"
     return None if bool(torch.isfinite(tensor).all()) else "its gradient is not finite"
 
 

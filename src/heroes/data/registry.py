@@ -91,8 +91,8 @@ REGISTRY: dict[str, PublicData] = {
     ),
     "imagenet100": PublicData(
         "a hundred classes of ImageNet, or any images by class",
-        by_hand="it has no public address: ask for ImageNet at https://image-net.org, then give the folder (or an archive of it) "
-        "that has train/<class>/* and val/<class>/* by --from; Tiny-ImageNet will do",
+        by_hand="it has no public address: ask for ImageNet at https://image-net.org, then give the folder "
+        "(or an archive of it) that has train/<class>/* and val/<class>/* by --from; Tiny-ImageNet will do",
     ),
 }
 

@@ -36,7 +36,8 @@ PAGE = Template("""<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
 <link rel="icon" href="data:,">
 <title>$title</title>
 <style>$css</style>
@@ -171,8 +172,9 @@ def _table(table: Table, groups: Sequence[Group] = ()) -> str:
         for name, *cells in table.rows
     )
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    title = escape(table.title)
     return (
-        f'<div class="table"><h3>{escape(table.title)}</h3><div class="scroll"><table aria-label="{escape(table.title)}">'
+        f'<div class="table"><h3>{title}</h3><div class="scroll"><table aria-label="{title}">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}</div>"
     )
 

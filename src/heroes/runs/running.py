@@ -82,25 +82,20 @@ def run(
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Train a federation.
-
-    Under MPI only rank 0 returns; the others end with `heroes.transport.engines.mpi.Served`.
+    """Train a federation. Under MPI only rank 0 returns; the others end with `engines.mpi.Served`.
 
     Args:
         config: the settings, for example `heroes.recipes.digits()`.
         model: your own `build(width) -> nn.Module`.
-        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or
-            `FederatedData`.
+        data: your own (train, test) examples or `Dataset`, to be shared out, or `FederatedData`.
         strategy: your own, an object of a class built on `heroes.strategies.base.Strategy`.
         loss: your own function of (outputs, targets), for the mean over a batch.
         metrics: your own by name, the main one first: functions of the outputs and targets of the whole test
             set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
         sampler: chooses the clients of a round; an object like `heroes.contracts.Sampler`.
         engine: opens an engine of your own (`heroes.transport.opening.Opener`).
-        out: a folder to which everything is written as it happens.
-        overwrite: replace a run that this folder already holds.
-        track: trackers by name, or objects like `heroes.contracts.Tracker`.
-        on_round: called with every record.
+        out: the run folder; `overwrite` replaces a run that it already holds.
+        track: trackers by name, or like `heroes.contracts.Tracker`; `on_round` just gets every record.
         on_progress: called as data is prepared: what, how much, of how much.
     """
     if not isinstance(config, Config):

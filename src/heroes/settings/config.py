@@ -108,19 +108,34 @@ def _disagreements(config: Config) -> Iterator[str]:
     noise = f"privacy.noise is {config.privacy.noise}: noise"
     size = config.federation.cohort
     if config.engine.clock == "wall" and config.engine.name != "flower":
-        yield f"engine.clock is 'wall' but engine.name is {config.engine.name!r}; only flower has clients with time of their own"
+        yield (
+            f"engine.clock is 'wall' but engine.name is {config.engine.name!r}; "
+            "only flower has clients with time of their own"
+        )
     if config.engine.clock == "wall" and faults != FaultsConfig():
         yield "engine.clock is 'wall': faults.* belong to virtual time; leave them out"
     if config.engine.name == "flower" and config.exchange.error_feedback:
-        yield "exchange.error_feedback is true: with engine.name = 'flower' residuals cannot follow a client; use false"
+        yield (
+            "exchange.error_feedback is true: with engine.name = 'flower' residuals cannot follow a client; "
+            "use false"
+        )
     if server.at_least > size:
         yield f"server.at_least is {server.at_least} but the cohort is {size}; ask for at most {size}"
     if server.oversample * size > config.federation.clients:
-        yield f"server.oversample is {server.oversample:g}: that is more than the {config.federation.clients} clients there are"
+        yield (
+            f"server.oversample is {server.oversample:g}: "
+            f"that is more than the {config.federation.clients} clients there are"
+        )
     if faults.silent and server.deadline is None and server.deadline_factor is None:
-        yield "faults.silent is true: a round without a deadline would never end; set server.deadline or server.deadline_factor"
+        yield (
+            "faults.silent is true: a round without a deadline would never end; "
+            "set server.deadline or server.deadline_factor"
+        )
     if private and (config.robust.guard or config.robust.combine != "mean" or config.robust.clip is not None):
-        yield f"{noise} needs every client's part bounded on its own; use robust.guard = false, combine = 'mean', clip = 'none'"
+        yield (
+            f"{noise} needs every client's part bounded on its own; "
+            "use robust.guard = false, combine = 'mean', clip = 'none'"
+        )
     if private and (told := config.strategy.reveals()) is not None:
         yield f"{noise} cannot protect {told}"
 

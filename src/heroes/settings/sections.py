@@ -63,7 +63,7 @@ class DataConfig(Section):
     phi: Annotated[int, Field(ge=0)] = 40
     """for partition missing: how many classes each client lacks"""
     examples_per_client: Whole | None = None
-    """how many each client draws from all examples, which clients may share; none: each goes to one"""
+    """how many each client draws from all examples, in common with others; none: each goes to one client"""
     directory: str | None = None
     """where data sets lie, one folder each; none is $HEROES_DATA, else the user's data folder"""
     source: str | None = None

@@ -34,7 +34,10 @@ from heroes.slices.cuts import Part
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
 _TWENTY_STEPS = {"strategy.tau_first": 20, "strategy.tau_min": 5, "strategy.tau_max": 100}
-_UNREACHABLE = "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left decide"
+_UNREACHABLE = (
+    "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
+    "decide"
+)
 
 
 @dataclass(frozen=True)

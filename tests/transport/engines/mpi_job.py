@@ -185,8 +185,9 @@ def follow(name: str) -> Parts:
 
 
 def from_python(out: Path) -> object:
-    """A run that rank 0 alone refuses, one that fails at rank 0, then a whole one with model, data and strategy
-    of one's own; the others end each of them by `Served`.
+    """A run that rank 0 alone refuses, one that fails at rank 0, then a whole one with own parts.
+
+    The other ranks end each of them by `Served`.
     """
     (out / "records.jsonl").touch()
     config = heroes.Config().changed(

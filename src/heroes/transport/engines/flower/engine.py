@@ -256,7 +256,8 @@ class FlowerEngine(Scoring):
             pause = min(2 * pause, _LONG)
             self._look()
         if len(self._clients()) < (self.wanted if self.clock is None else self.least):
-            there = f"{len(self._clients())} of {self.wanted} clients are there after {self.wait_seconds:g} seconds"
+            found = f"{len(self._clients())} of {self.wanted} clients"
+            there = f"{found} are there after {self.wait_seconds:g} seconds"
             raise TrainingError(f"too few nodes: {there} (engine.wait_seconds); start more, then resume")
         self.wanted = self.least
 
