@@ -72,9 +72,7 @@ class Assignment:
     bytes_down: int
     bytes_up: int
     straggler: bool = False
-    probes: bool = (
-        True  # whether the client makes estimates this time, where the strategy has them made at all
-    )
+    probes: bool = True  # whether the client makes estimates this time, if the strategy wants any
     attempt: int = 0  # a round that too few answered is begun again
     nonce: int = 0  # whoever answers must know it
 
@@ -89,7 +87,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Plan:
-    """The assignments of a round, and what the strategy wants recorded of the reasoning behind them."""
+    """The assignments of a round, and what the strategy wants recorded about how it chose them."""
 
     assignments: tuple[Assignment, ...]
     facts: Facts = field(default_factory=dict)
@@ -109,8 +107,8 @@ class Task:
 class Update:
     """What comes back from a client.
 
-    `measured` are numbers from 0 on that the client found out about its loss, by name; `extras` are tensors
-    beside the model. Which ones are sent is up to the strategy.
+    `measured` are non-negative numbers that the client measured about its loss, by name; `extras` are tensors
+    besides the model. Which ones are sent is up to the strategy.
     """
 
     client: int
@@ -126,7 +124,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Lost:
-    """A client whose update does not count, why, and the kind of cause under which it is counted."""
+    """A client whose update does not count, the reason, and the cause under which it is counted."""
 
     client: int
     reason: str
@@ -187,9 +185,7 @@ class ClientRecord:
     groups: tuple[int, ...]
     pieces: tuple[int, ...]
     tau: int
-    compute_seconds: (
-        float  # by the wall clock as measured, else, and for a client that was not in, as planned
-    )
+    compute_seconds: float  # as measured under the wall clock; else, or if the client was not in, as planned
     transfer_seconds: float
     waiting: float
     bytes_up: int

@@ -30,7 +30,7 @@ from heroes.strategies.base import Duties
 def at_clients(
     config: Config, own: Own = NOTHING, progress: Progress | None = None
 ) -> tuple[Trainer, FederatedData]:
-    """What is needed where clients train: who trains, and all data, shared out."""
+    """The trainer, and all data, shared out over the clients."""
     device = torch_device(config.training.device)
     settings = local_settings(config, objective(config, own))
     if own.model is None:
@@ -47,13 +47,13 @@ def at_clients(
 
 
 def at_node(own: Own, text: str, client: int) -> tuple[Trainer, FederatedData]:
-    """What a client somewhere else trains with, from the server's configuration as text."""
+    """What a client in another process trains with, from the server's configuration as text."""
     return _at_node(own, text)
 
 
 @lru_cache(maxsize=2)
 def _at_node(own: Own, text: str) -> tuple[Trainer, FederatedData]:
-    """Kept from one message to the next, for whichever clients this process has."""
+    """The same, kept from one message to the next for all clients of this process."""
     return at_clients(parse(tomllib.loads(text), own.strategy_class), own)
 
 
@@ -102,7 +102,7 @@ def local_optimiser(config: Config) -> LocalOptimiser:
 
 
 def check_targets(settings: LocalSettings, data: FederatedData) -> None:
-    """Whether the targets are what the objective and the strategy learn from."""
+    """Raise an error if the objective or the strategy cannot learn from these targets."""
     for examples in (data.train, data.test):
         settings.objective.loss.check(examples.targets)
         if not examples.are_classes and (settings.mask_absent_labels or LABELS in settings.sends):
@@ -123,7 +123,7 @@ def measure_costs(family: Family, train: Examples, local: LocalSettings, down_bi
 
 
 def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[int], list[int]]:
-    """Of a step at every width: of the dense model, and of what is trained."""
+    """FLOPs of a step at every width: of the dense model, and of the one that is trained."""
     inputs, targets = train.batch(np.arange(local.batch_size) % len(train), torch.device("cpu"))
     widths, mean = range(1, family.max_width + 1), local.objective.loss.mean
     try:

@@ -98,7 +98,7 @@ class _Watched:
 
 @contextmanager
 def _named(strategy: Strategy[Any], what: str, watched: _Watched | None = None) -> Iterator[None]:
-    """An error inside is the strategy's, and says so, unless it is one of ours or came from elsewhere."""
+    """Raise errors inside as the strategy's own, unless they are ours or came from elsewhere."""
     try:
         yield
     except HeroesError:
@@ -118,7 +118,7 @@ def _gave(strategy: Strategy[Any], method: str, given: object, when: str, wanted
 
 
 def _wrong_state(before: ServerState[Any], after: ServerState[Any]) -> str | None:
-    """What is wrong with the state after a round."""
+    """What is wrong with the state after a round, if anything."""
     if after.round != before.round + 1:
         return f"gave a state with round = {after.round!r} instead of {before.round + 1}"
     if after.tensors.keys() != before.tensors.keys():
@@ -144,7 +144,7 @@ def _kind(tensor: object) -> str:
 
 
 def _wrong_facts(facts: object) -> str | None:
-    """What is wrong with what is to be recorded."""
+    """What is wrong with the facts to be recorded, if anything."""
     if not isinstance(facts, Mapping):
         return f"gave facts that are a {type(facts).__name__}, not a mapping,"
     try:

@@ -82,11 +82,11 @@ def clipped(update: Update, sent: Tensors, limit: float) -> Update:
 def outliers(
     answers: Sequence[Answer], whole: Tensors, cut: Callable[[Assignment], Cut], factor: float
 ) -> Iterator[tuple[int, str]]:
-    """The clients whose updates the others speak against, and why.
+    """The clients whose updates do not agree with the others', and why.
 
-    Two questions: is the change, for the number of values it has, more than `factor` times as large as the
-    median one? And does it point away from the others, that is from their coordinate-wise median where at
-    least three hold a value? Below three updates nobody can be called an outlier.
+    There are two questions. Is the change, for the number of values it has, more than `factor` times as large
+    as the median one? And does it point away from the others, that is from their coordinate-wise median where
+    at least three hold a value? Below three updates nobody is an outlier.
     """
     if len(answers) < _ENOUGH:
         return
@@ -127,7 +127,7 @@ def overlay_trimmed(whole: Mapping[str, Tensor], parts: Iterable[Part], *, trim:
 def _overlay_sorted(
     whole: Mapping[str, Tensor], parts: Iterable[Part], left_out: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """The mean of sorted values without as many at both ends as `left_out` says of the number of holders."""
+    """The mean of sorted values without the first and last `left_out(number of holders)` of them."""
     seen = list(parts)
     counts = holders(whole, (cut for cut, _ in seen))
     return {

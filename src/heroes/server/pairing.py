@@ -23,7 +23,7 @@ MOST_SAMPLES = 2**40  # more than any client can hold
 
 @dataclass(frozen=True)
 class Expected:
-    """What a right answer looks like: the shape of every tensor, what comes along, the number of classes."""
+    """What a right answer looks like: the shape of every tensor, its extras, the number of classes."""
 
     shapes: Mapping[str, tuple[int, ...]]
     sends: tuple[Extra, ...] = ()
@@ -74,7 +74,7 @@ class Pairing:
             yield from self._hand_on(n, waiting.get(n, Lost(self.plan[n].client, "no answer", "silent")))
 
     def refuse(self, client: int, reason: str, cause: str) -> None:
-        """Take back an answer that was handed on."""
+        """Take back an answer that was handed on, because it does not count after all."""
         self.answered.pop(client, None)
         self.lost.append(Lost(client, reason, cause, arrived=True))
 
@@ -146,7 +146,7 @@ def cleaned(update: Update, expected: Expected) -> Update:
 
 
 def _wrong_extra(extras: Tensors, expected: Expected) -> str | None:
-    """What is wrong with what came along, if anything; what did not come may be missing."""
+    """What is wrong with an update's extras, if anything; extras may be missing."""
     wanted = {extra.name: extra for extra in expected.sends}
     for name, tensor in extras.items():
         if name not in wanted:

@@ -38,8 +38,8 @@ StepLimit = Positive | Literal["auto"]
 class Ground:
     """What a run gives a strategy to stand on.
 
-    `overlay` lays answers over the global tensors: the mean, or a sturdier one. `probes` is the number of
-    batches that the configuration grants for estimates, made every `probe_every` rounds.
+    `overlay` lays answers over the global tensors: by the mean, or a more robust way. `probes` is the number
+    of batches that the configuration grants for estimates, made every `probe_every` rounds.
     """
 
     family: Family
@@ -92,7 +92,7 @@ class Strategy(Section):
     _ground: Ground | None = PrivateAttr(default=None)
 
     def on(self, ground: Ground) -> Self:
-        """The same strategy, ready to run."""
+        """The same strategy with its ground, ready to run."""
         ready = self.model_copy()
         ready._ground = ground
         return ready
@@ -185,11 +185,11 @@ class Strategy(Section):
         return self.averaged(state, (self.part(*answer) for answer in answers)), {}
 
     def part(self, assignment: Assignment, update: Update) -> Part:
-        """What one answer adds, and where."""
+        """What one answer adds to the model, and where."""
         return self.cut(assignment.selection), update.tensors
 
     def averaged(self, state: ServerState[Any], parts: Iterator[Part]) -> ServerState[Any]:
-        """The state one round on: every element the mean over the parts that hold it, or its old value."""
+        """The state of the next round: every element is the mean over its holders, or its old value."""
         return replace(state, round=state.round + 1, tensors=self.ground.overlay(state.tensors, parts))
 
 

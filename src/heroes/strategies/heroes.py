@@ -167,7 +167,7 @@ class Heroes(Strategy):
         return pace, deadline.seconds, step_intervals(load.mu, load.nu, deadline, rho, self.limits)
 
     def aggregate(self, state: State, plan: Plan, answers: Answers) -> tuple[State, Facts]:
-        """Means over holders; counters and estimates from those who really answered."""
+        """Average over holders; update counters and estimates from the clients that answered."""
         energy = self._block_energy(state.tensors)
         alphas = tuple(float(energy.sum() - energy[list(a.selection.pieces)].sum()) for a in plan.assignments)
         seen = _Seen(np.array(state.memory.counters, dtype=np.int64))
@@ -253,7 +253,7 @@ class Heroes(Strategy):
 
 @dataclass
 class _Seen:
-    """What was noted while answers streamed by."""
+    """What is noted while answers stream by."""
 
     counters: Integers
     losses: list[dict[str, float]] = field(default_factory=list)

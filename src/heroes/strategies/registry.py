@@ -47,7 +47,7 @@ def _kinds(values: object) -> Iterator[type[Strategy]]:
 
 
 def _name(kind: type[Strategy]) -> str | None:
-    """What the strategies of this class call themselves."""
+    """The name that strategies of this class give themselves."""
     default = kind.model_fields["name"].default
     return default if isinstance(default, str) else None
 
@@ -58,12 +58,12 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str, key: str = "strategy.name") -> type[Strategy]:
-    """The strategy of this name; a ConfigError with the nearest one where there is none."""
+    """The strategy of this name, or a ConfigError that suggests the nearest one."""
     return checked(plugins.find("strategy", key, name, BUILT_IN), name)
 
 
 def checked(kind: object, name: str) -> type[Strategy]:
-    """A class that is to be the strategy of this name, if it can be."""
+    """Return the class if it can be the strategy of this name; else raise a ConfigError."""
     if not (isinstance(kind, type) and issubclass(kind, Strategy)):
         raise ConfigError(
             f"the strategy {name!r} is {kind!r}; it should be a class made from "
