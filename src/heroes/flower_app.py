@@ -64,7 +64,7 @@ class Parts:
             )
 
     def server_app(self) -> ServerApp:
-        """What leads."""
+        """The Flower ServerApp, which leads."""
         app = ServerApp()
 
         @app.main()
@@ -78,7 +78,7 @@ class Parts:
         return app
 
     def client_app(self) -> ClientApp:
-        """What trains."""
+        """The Flower ClientApp, which trains."""
         named = partial(at_node, NOTHING)
         return flower.client_app(named if self == Parts() else lru_cache(maxsize=2)(self._prepare))
 

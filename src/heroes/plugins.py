@@ -27,7 +27,7 @@ GROUPS = {
 
 
 def installed(kind: str) -> dict[str, list[EntryPoint]]:
-    """What other packages bring of this kind, by name; more than one where packages claim the same name."""
+    """What other packages bring of this kind, by name; several if packages claim the same name."""
     found: dict[str, list[EntryPoint]] = {}
     for entry in sorted(entry_points(group=GROUPS[kind]), key=lambda each: (each.name, _package(each))):
         found.setdefault(entry.name, []).append(entry)
@@ -81,7 +81,7 @@ def _package(entry: EntryPoint) -> str:
 
 
 def origin(part: object) -> dict[str, str | None]:
-    """Where a part comes from: its module, and the package that brought that, if it was installed."""
+    """Where a part comes from: its module, and the installed package that brought it, if any."""
     module = str(getattr(part, "__module__", None) or type(part).__module__)
     packages = packages_distributions().get(module.partition(".")[0], [])
     return {"module": module, "package": packages[0] if packages else None}

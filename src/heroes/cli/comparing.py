@@ -59,7 +59,7 @@ class Job:
 
 
 def _but_engine(config: Config) -> Config:
-    """The engine does not change what a run comes to."""
+    """The configuration without its engine, which does not change the outcome of a run."""
     return config.model_copy(update={"engine": EngineConfig()})
 
 
@@ -122,7 +122,7 @@ def compare_command(
 
 
 def _refuse_missing(folders: list[Path]) -> None:
-    """Several things can be compared only if they are run folders."""
+    """Raise an error if one of several things to compare is not a run folder."""
     if len(folders) > 1:
         missing = next(str(folder) for folder in folders if not (folder / "records.jsonl").exists())
         raise RunFolderError(f"{missing!r} is not a run folder: it has no records.jsonl")

@@ -28,7 +28,7 @@ OnWork = Callable[[str, int, int | None], None]
 
 
 class Watching(NamedTuple):
-    """Whom a run tells of its rounds, and of data being prepared."""
+    """The callbacks of a run: for its rounds, and for data being prepared."""
 
     on_round: Callable[[RoundRecord], None] | None
     on_progress: OnWork | None

@@ -159,7 +159,7 @@ def keys_command(
 
 
 def _flower_keys() -> ModuleType:
-    """The room that makes keys; it needs a package that comes with Flower."""
+    """The module that makes keys, which needs a package that comes with Flower."""
     try:
         from heroes.cli import flower_keys
     except ModuleNotFoundError as error:

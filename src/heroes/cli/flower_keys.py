@@ -235,7 +235,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that nobody else can ever read half-written or, if private, read at all."""
+    """Write a file that nobody can read half-written or, if it is private, read at all."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:

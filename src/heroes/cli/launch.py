@@ -11,7 +11,7 @@ _SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def rank() -> int:
-    """The number of this process. Those after 0 do what 0 says, and say nothing themselves."""
+    """The number of this process. All but process 0 do what it says, and print nothing."""
     return next((int(os.environ[name]) for name in _RANK if name in os.environ), 0)
 
 
@@ -22,7 +22,7 @@ def size() -> int:
 
 
 def refuse_many(engine: str) -> None:
-    """An error if there are several processes, which would all do the same."""
+    """Raise an error if several processes were started, which would all do the same run."""
     if size() > 1 and engine != "mpi":
         raise ConfigError(
             f"{size()} processes were started together but engine.name is {engine!r}; say --engine mpi, or "

@@ -77,7 +77,7 @@ def _first_line(thing: Any) -> str:
 
 
 def _first_line_in(module: str) -> str:
-    """Of a module that is not imported: it may need an extra."""
+    """The first line about a module, which is not imported because it may need an extra."""
     found = find_spec(module)
     text = Path(found.origin).read_text(encoding="utf-8") if found is not None and found.origin else ""
     return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]

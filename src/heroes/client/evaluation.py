@@ -90,7 +90,7 @@ def evaluate(
 
 
 def untested(why: str) -> TrainingError:
-    """The error for a model that could not be tested."""
+    """The error to raise when a model cannot be tested."""
     return TrainingError(f"the model could not be tested: {why}")
 
 

@@ -1,4 +1,4 @@
-"""Losses: what a client minimises, and what a model's outputs must look like for it.
+"""Losses: what a client minimises, and which outputs and targets go with it.
 
 Outputs that do not fit their targets are a TrainingError that names both shapes.
 """
@@ -125,7 +125,7 @@ class MeanSquaredError:
 
 @dataclass(frozen=True)
 class OwnLoss:
-    """A function of the user's: of outputs and targets, the mean over a batch as a tensor of one number."""
+    """The user's own loss: a function of outputs and targets that returns the batch mean as a tensor."""
 
     function: Function
 
@@ -140,7 +140,7 @@ class OwnLoss:
         return found
 
     def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean stands for every example of the batch."""
+        """The batch mean, for every example of the batch."""
         return self._found(outputs, targets).expand(len(targets))
 
     def aligned(self, outputs: Tensor, targets: Tensor) -> Pair:
@@ -151,7 +151,7 @@ class OwnLoss:
         return _alike(outputs, targets, self.name)
 
     def check(self, targets: Tensor) -> None:
-        """The user knows."""
+        """Nothing to check: only the user knows what fits."""
 
     def _found(self, outputs: Tensor, targets: Tensor) -> Tensor:
         wanted = "it should give a tensor of one finite number, the mean over the batch"
@@ -180,7 +180,7 @@ LOSSES: dict[str, Callable[[float], Loss]] = {
 
 
 def title(function: object) -> str:
-    """What a user's function is called: by its name, or by its kind if it has none."""
+    """The name of a user's function, or of its type if it has none."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 

@@ -54,7 +54,7 @@ def _metric(name: str, loss: Loss, own: Mapping[str, Any]) -> Metric | Whole:
 
 
 def check_names(own_metrics: object) -> None:
-    """Metrics of the user's come by names that are not taken."""
+    """Raise a ConfigError if a metric of the user's has a name that is taken."""
     if not isinstance(own_metrics, Mapping):
         kind = type(own_metrics).__name__
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a client can tell about the loss around its model, from gradients on a few probe batches."""
+"""What a client measures of the loss around its model, from gradients on a few probe batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's whole job: load a slice, run tau steps on its own data, say what it saw."""
+"""The client's whole job: load a slice, run tau steps on its own data, report what it saw."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Trainer:
         self._models: dict[tuple[str, int], LocalModel] = {}
 
     def answer(self, task: Task, examples: Examples, share: Integers) -> Update | Lost:
-        """One client's round, or what went wrong in it: one client does not end a run."""
+        """One client's round, or what went wrong in it, so that one client does not end a run."""
         try:
             return self.train(task, examples, share)
         except Exception as error:  # the user's model and transform can fail in any way
@@ -213,7 +213,7 @@ def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Ge
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums do not depend on how many threads share them: there is one."""
+    """Use one thread inside, because sums depend on how many threads share them."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -224,7 +224,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def own_randomness(seed: int) -> Iterator[None]:
-    """Whatever draws from torch's global generator (dropout) draws from this seed, and leaves no trace."""
+    """Inside, torch's global generator (dropout) draws from this seed; it is restored afterwards."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():

@@ -9,7 +9,7 @@ from heroes.errors import DataError, did_you_mean
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A file and the addresses it can be had from; `md5` is None where nobody has published one."""
+    """A file and the addresses it can be had from; `md5` is None if nobody has published one."""
 
     name: str
     addresses: tuple[str, ...]

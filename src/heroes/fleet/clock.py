@@ -70,7 +70,7 @@ class VirtualClock:
 
 @dataclass(frozen=True)
 class FixedClock:
-    """Every round lasts the same and everybody is in, for tests."""
+    """Every round takes equally long and every update is in time; for tests."""
 
     seconds: float = 1.0
 

@@ -19,7 +19,7 @@ MeanLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 def free(outputs: Tensor, targets: Tensor) -> Tensor:
-    """A loss that costs nothing itself, as those do that work value by value."""
+    """A loss that costs no FLOPs, as those that work element by element do."""
     return outputs.sum()
 
 

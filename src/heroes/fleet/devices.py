@@ -132,9 +132,9 @@ class Fleet:
     def status(
         self, clients: Integers, round_number: int, attempt: int = 0, known: Known | None = None
     ) -> Cohort:
-        """What the server reads of these clients at the start of a round, or of another attempt at it.
+        """The status of these clients at the start of a round, or of another attempt at it.
 
-        Nothing needs to be `known` of them: they are drawn.
+        `known` is ignored: speeds are drawn, not measured.
         """
         rng = seeds.stream(self.seed, "fleet", "round", round_number, *([attempt] if attempt else []))
         classes = self.device_of[clients]
@@ -222,7 +222,7 @@ def _deal(shares: Floats, clients: int, rng: np.random.Generator) -> Classes:
 
 
 def _truncated_normal(rng: np.random.Generator, deviation: float, size: int) -> Floats:
-    """Gaussian around 1, drawn again where it falls below a tenth, so that no step takes no time."""
+    """Gaussian around 1, redrawn below a tenth, so that every step takes some time."""
     values = rng.normal(1.0, deviation, size)
     while (low := values < 0.1).any():
         values[low] = rng.normal(1.0, deviation, int(low.sum()))

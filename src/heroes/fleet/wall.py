@@ -1,4 +1,4 @@
-"""The real world: time as it passes, and clients as fast as they were measured to be."""
+"""The wall clock, and clients as fast as they were measured to be. For deployments, instead of `clock`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WallClock:
         return time.monotonic() - self._begun
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
-        """The round begins. Nobody can know who will not be in."""
+        """The round begins. Nobody can know yet who will be late."""
         self._begun, self._wanted, self._heard, self._spent = time.monotonic(), wanted, {}, {}
         # then the planned length means little
         guessed = any(assignment.device == UNKNOWN for assignment in plan)
@@ -150,13 +150,13 @@ def _mean(known: tuple[float, ...] | None, one: Measurement) -> tuple[float, ...
 def _fastest(speeds: Floats) -> float:
     """FLOP/s of the fastest client that is known.
 
-    A client says itself how fast it is. Where there are others to compare it with, it counts for no more than
-    twice the next one: a single boast must not make all others narrow.
+    A client itself says how fast it is. If there are others to compare it with, it counts for no more than
+    twice the next one, so that a single false claim does not make all others narrow.
     """
     known = np.sort(speeds[~np.isnan(speeds)])
     return float(known[-1] if len(known) < 3 else min(known[-1], 2 * known[-2]))
 
 
 def _known(measured: Floats, clients: Integers) -> Floats:
-    """What was measured of these clients; of others, what the known are like."""
+    """What was measured of these clients; for those that were not, what the others are like."""
     return np.where(np.isnan(measured[clients]), np.nanmedian(measured), measured[clients])

@@ -1,4 +1,4 @@
-"""What a round costs each client, and the assignments that say so. Shared by all strategies."""
+"""What a round costs each client, and the assignments that follow. Shared by all strategies."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Pace:
 
 
 def noise(estimates: Estimates) -> float | None:
-    """L * (G^2 + 18 sigma^2), or None where an estimate is missing or the product is not positive."""
+    """L * (G^2 + 18 sigma^2), or None if an estimate is missing or the product is not positive."""
     parts = (estimates.smoothness, estimates.variance, estimates.gradient)
     if any(part is None or not math.isfinite(part) for part in parts):
         return None
@@ -143,7 +143,7 @@ def steps_aimed_at(
 
 
 def _literal(estimates: Estimates, learning_rate: float) -> float | None:
-    """tau* times sqrt(H), or None where the estimates give no positive finite number."""
+    """tau* times sqrt(H), or None if the estimates give no positive finite number."""
     spread = noise(estimates)
     if spread is None or not estimates.loss > 0 or learning_rate <= 0:
         return None
@@ -206,7 +206,7 @@ def fastest_deadline(mu: Floats, nu: Floats, paces: list[Pace]) -> Deadline:
 
 @dataclass(frozen=True)
 class Intervals:
-    """For every client the steps that end within rho seconds before the deadline, and whether it is late."""
+    """For every client the steps that end within rho seconds before the deadline; late ones are stragglers."""
 
     low: Integers
     high: Integers

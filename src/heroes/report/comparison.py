@@ -76,7 +76,7 @@ class Comparison:
         return self.places(f"seconds to {self.metric.name}")
 
     def find(self, label: str, what: str, at: float | None = None, against: str = "") -> Spread | None:
-        """One measure, None where it was not taken."""
+        """One measure, None if it was not taken."""
         return self._index.get((label, what, at, against))
 
     def places(self, what: str) -> list[float]:

@@ -65,7 +65,7 @@ def _paired(
     cost: Callable[[Group], Spread],
     gain: Callable[[float, float], float],
 ) -> Spread:
-    """The gain for every seed that all have; None where one of them did not reach the target."""
+    """The gain for every seed that all have; None if one of them did not reach the target."""
     own = dict(zip(reference.seeds, cost(reference).values, strict=True))
     theirs = [dict(zip(other.seeds, cost(other).values, strict=True)) for other in others]
     shared = [seed for seed in own if all(seed in each for each in theirs)]

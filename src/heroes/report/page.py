@@ -116,7 +116,7 @@ def run_pictures(run: RunData) -> list[Picture]:
 
 
 def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
-    """Write the report of runs of one experiment to one HTML file; `comparison` may be made before."""
+    """Write the report of runs of one experiment to one HTML file, using a `comparison` if there is one."""
     content = page(comparison or compare(runs))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -209,7 +209,7 @@ def _inlined(figure: Figure) -> str:
 
 
 def _inside(group: Group, *, opened: bool) -> str:
-    """The first run of a group from inside; folded but for the first group."""
+    """A look inside the first run of a group; folded except for the first group."""
     run = group.runs[0]
     shown = _pictures(run_pictures(run))
     title = f"{group.label}, seed {run.seed}"

@@ -115,7 +115,7 @@ def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None)
 
 
 def _level(run: RunData, key: str) -> float | None:
-    """How skewed a run's data is; None where this setting does not apply to its partition."""
+    """How skewed a run's data is; None if this setting does not apply to its partition."""
     settings = run.settings
     value = settings.get(key)
     return (
@@ -214,8 +214,10 @@ def _scores(
 
 
 def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
-    """Where the axis of the scores begins and ends: shares at 100 % from whole tens, others around what there
-    is, from 0 where that is not far, and by powers of ten where they lie far apart.
+    """Where the axis of the scores begins and ends.
+
+    Shares end at 100 % and begin at a multiple of ten; others fit the values, from 0 if that is near, and on
+    a logarithmic scale if they lie far apart.
     """
     low, high = float(values.min()), float(values.max())
     if metric.share:

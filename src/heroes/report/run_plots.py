@@ -109,7 +109,7 @@ def _called(run: RunData) -> str:
 
 
 def _grid(row: RoundRecord) -> Floats | None:
-    """The block counters of a round as a square, None where the strategy has none."""
+    """The block counters of a round as a square, None if the strategy has none."""
     counters = row.facts.get("counters")
     if not isinstance(counters, (list, tuple)) or not counters:
         return None

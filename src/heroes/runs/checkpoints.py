@@ -181,7 +181,7 @@ def _moments(found: Mapping[str, Tensor], begin: ServerState[Any]) -> dict[str, 
 
 
 def _called(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin so, without it."""
+    """The tensors whose names begin with a prefix, named without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
@@ -199,7 +199,7 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _flush_folder(folder: Path) -> None:
-    """A rename is on the disk when the folder is; not every system can be told so."""
+    """Flush the folder, without which a rename may be lost; not every system can do that."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

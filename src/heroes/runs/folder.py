@@ -124,7 +124,7 @@ def held(path: Path, patience: float = 0.0) -> Iterator[None]:
 
 
 def _taken(file: IO[bytes]) -> bool:
-    """Lock a file, if nobody else has; where files cannot be locked, nothing can be known."""
+    """Lock a file unless somebody else has; on systems without locks, do nothing."""
     if sys.platform != "win32":
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -160,13 +160,13 @@ def _keep_rounds(records: Path, rounds: int) -> None:
 
 
 def refuse_taken(path: Path, overwrite: bool) -> None:
-    """An error if the folder already holds a run that is not to be replaced."""
+    """Raise an error if the folder already holds a run that is not to be replaced."""
     if not overwrite and path.is_dir() and any((path / name).exists() for name in FILES):
         raise RunFolderError(f"{str(path)!r} already holds a run; choose another folder or say --overwrite")
 
 
 def read_origins(folder: Path) -> dict[str, Any]:
-    """Where the parts of a run came from that are not built in; nothing where that cannot be read."""
+    """Where the parts of a run came from that are not built in; nothing if that cannot be read."""
     try:
         found = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

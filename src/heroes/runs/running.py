@@ -1,4 +1,4 @@
-"""Run a federation from a configuration, and hold what came of it."""
+"""Runs and resumes a federation from a configuration: the outermost loop, which writes everything down."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _configured(folder: Path, own: Own) -> Config:
 
 
 def _missing(folder: Path) -> str:
-    """Where a run's strategy came from, and how to have it again."""
+    """Where a missing strategy came from, and how to get it back."""
     was = read_origins(folder).get("strategy", {})
     if was.get("package"):
         return f"which the package {was['package']!r} brought: install it, then resume"
@@ -212,7 +212,7 @@ def _missing(folder: Path) -> str:
 
 
 def _audience(track: Sequence[str | Tracker], on_progress: Progress | None) -> Audience:
-    """Who hears of the run; what goes wrong with them is said where progress is."""
+    """The trackers of a run; their failures are reported like progress."""
 
     def tell(what: str) -> None:
         if on_progress is not None:

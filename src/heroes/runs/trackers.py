@@ -82,7 +82,7 @@ class Audience:
     def during(
         self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]
     ) -> Iterator[Callable[[RoundRecord], None]]:
-        """Around a run: yields what to call with every record."""
+        """Tell trackers of the beginning and the end; yields the function to call with every record."""
         self._each(lambda tracker: tracker.begin(settings, folder, done))
         try:
             yield lambda record: self._each(lambda tracker: tracker.round(record))

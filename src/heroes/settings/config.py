@@ -86,7 +86,7 @@ class Config(Section):
         return parse(tree, type(chosen.strategy))
 
     def with_strategy(self, strategy: str | Strategy) -> Config:
-        """The same with another strategy, given as an object or by name, then at its defaults.
+        """The same with another strategy, given as an object, or by name with its defaults.
 
         A strategy of the same name as the present one keeps the present settings.
         """
@@ -103,7 +103,7 @@ class Config(Section):
 
 
 def _disagreements(config: Config) -> Iterator[str]:
-    """What keys of different sections say against each other."""
+    """Contradictions between keys of different sections, each as a sentence."""
     faults, server, private = config.faults, config.server, config.privacy.noise > 0
     noise = f"privacy.noise is {config.privacy.noise}: noise"
     size = config.federation.cohort
@@ -259,7 +259,7 @@ def _in_one_line(text: str | None) -> str:
 
 
 def _choices(annotation: Any) -> str:
-    """The words or numbers a key may be, where it is not free."""
+    """The words or numbers that a key may have, if they are limited."""
     named = [
         choice
         for part in (annotation, *get_args(annotation))

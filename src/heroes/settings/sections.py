@@ -203,7 +203,7 @@ class ExchangeConfig(Section):
 
 
 class FleetConfig(Section):
-    """The pretend world: devices and links."""
+    """The simulated world: devices and links."""
 
     name: str = "boards"
     """the kind of fleet"""

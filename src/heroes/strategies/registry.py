@@ -95,7 +95,7 @@ def own(strategy: object) -> Strategy:
 
 
 def look(name: str) -> tuple[str, str] | None:
-    """Colour and marker of a strategy in plots; None where it is not installed or has none of its own."""
+    """Colour and marker of a strategy in plots; None if it is not installed or has none of its own."""
     try:
         kind = find(name)
     except ConfigError:

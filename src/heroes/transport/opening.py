@@ -38,7 +38,7 @@ class Parts:
         trainer: trains a client's task.
         data: everybody's examples, and the test set, which is counted `batch_size` examples at a time.
         config: the configuration as text, from which processes elsewhere set themselves up.
-        prepare: makes what a client elsewhere trains with, from that text and the client's number; None where
+        prepare: makes what a client elsewhere trains with, from that text and the client's number; None if
             it cannot be made elsewhere, because the model or the data are the user's own.
         cohort: how many clients a round wants; `asked` is how many are asked for it, `least` how many must be
             there.
@@ -86,7 +86,7 @@ Follow = Callable[[str], Parts]
 
 @runtime_checkable
 class Job(Protocol):
-    """Optional function of an engine's module whose processes are started together, before the run begins."""
+    """An optional function of engine modules whose processes are started together, as by mpiexec."""
 
     def leading(self, follow: Follow) -> AbstractContextManager[Opener]:
         """Yields how to open the engine, in the process that leads.

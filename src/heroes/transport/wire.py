@@ -80,7 +80,7 @@ class Codec(ABC):
         self._received: list[Tensors] = []
 
     def forget(self) -> None:
-        """Keep nothing for later; what is common to the messages from here on is sent anew."""
+        """Forget everything in common: it is sent again when it is next needed."""
         self._sent.clear()
 
     def pack(self, frame: Frame) -> deque[memoryview]:
@@ -97,7 +97,7 @@ class Codec(ABC):
         return buffers
 
     def _place(self, common: Tensors | None) -> tuple[int | None, list[tuple[str, Tensor]] | None]:
-        """Where the other end is to have these tensors, and all of them if it does not have them yet."""
+        """Where the other end finds these tensors, and the tensors themselves if they are new to it."""
         if common is None:
             return None, None
         for place, known in enumerate(self._sent):
@@ -145,7 +145,7 @@ class Codec(ABC):
 
     @abstractmethod
     def _read(self, into: B) -> B:
-        """Fill this with the next bytes, or raise EOFError."""
+        """Fill the buffer with the next bytes, or raise EOFError."""
 
 
 class Channel(Codec):
@@ -200,7 +200,7 @@ class Parcels(Codec):
 
 
 def raw(tensor: Tensor) -> Bytes:
-    """The bytes of a tensor in the order of its elements; a view where it lies like that already."""
+    """The bytes of a tensor in the order of its elements; a view if it lies in memory like that."""
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
@@ -282,7 +282,7 @@ def read_update(frame: Frame) -> Update:
 
 
 def _checked(kind: TypeAdapter[V], frame: Frame) -> V:
-    """The plain values of a frame as what they should be."""
+    """The plain values of a frame, checked to be of the right kinds."""
     try:
         return kind.validate_python(frame.header)
     except ValidationError as error:

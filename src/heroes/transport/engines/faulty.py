@@ -16,7 +16,7 @@ from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
 
 
 class FaultyEngine:
-    """Hands tasks to the engine behind it, and spoils the updates of the clients whose turn it is."""
+    """Hands tasks to the engine behind it, and spoils the updates of faulty and hostile clients."""
 
     def __init__(self, engine: Engine, faults: Faults) -> None:
         self.engine = engine

@@ -34,7 +34,7 @@ def client_app(prepare: Prepare) -> ClientApp:
 
 
 def _shapes(trainer: Trainer, width: int) -> Shapes:
-    """Of the tensors that a model of this width has under the configured strategy."""
+    """Shapes of the tensors that a model of this width has under the configured strategy."""
     family = trainer.family
     return (
         family.weight_shapes(width) if trainer.settings.train_in == "dense" else family.tensor_shapes(width)
@@ -42,20 +42,20 @@ def _shapes(trainer: Trainer, width: int) -> Shapes:
 
 
 def _resident(prepare: Prepare, context: Context) -> tuple[Trainer, FederatedData]:
-    """What this node trains with, from the configuration that it was told."""
+    """What this node trains with, from the configuration that it was sent."""
     return prepare(
         str(context.state.config_records["heroes"]["config"]), int(context.node_config["partition-id"])
     )
 
 
 def check_number(client: int, clients: int) -> None:
-    """A node's number must be that of a client."""
+    """Raise an error unless the node's number is that of a client."""
     if not 0 <= client < clients:
         raise ConfigError(f"partition-id is {client}, but there are {clients} clients, from 0 on")
 
 
 def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
-    """Who this node is. The configuration stays with the node."""
+    """Answer which client this node is, and keep the configuration."""
     node = context.node_config
     try:
         text, client = str(values_of(message.content)["config"]), int(node["partition-id"])

@@ -35,7 +35,7 @@ _KEEP = f"{MessageType.QUERY}.keep"
 
 @dataclass(frozen=True)
 class _Sent:
-    """A message under way: to which node, and for which assignment; None is a question who it is."""
+    """A message under way: its node, and its assignment; None if it asks the node who it is."""
 
     node: int
     at: float
@@ -121,7 +121,7 @@ class FlowerEngine(Scoring):
         make_task: Callable[[Assignment], Task],
         waiting: dict[int, Assignment],
     ) -> Iterator[Lost]:
-        """Send every task; `waiting` is whose answers may come."""
+        """Send every task; `waiting` collects whose answers may come."""
         places = {node.client: number for number, node in self._nodes.items() if node is not None}
         tensors: Tensors | None = None
         for assignment in plan:
@@ -161,9 +161,9 @@ class FlowerEngine(Scoring):
         yield found
 
     def _stray(self, sent: _Sent, reply: Message) -> Iterator[Update]:
-        """An answer to an earlier round: it is handed on without its tensors, to be counted and refused.
+        """Hand on an answer to an earlier round without its tensors, to be counted and refused.
 
-        Its client was slower than was thought, which is good to know.
+        Its client was slower than expected, and the clock is told.
         """
         assert sent.assignment is not None
         found = self._read(sent.assignment, reply, None)
@@ -174,7 +174,7 @@ class FlowerEngine(Scoring):
     def _read(
         self, assignment: Assignment, reply: Message, received: Callable[[], Tensors] | None
     ) -> Update | Lost:
-        """What a node answered, where its tensors can be unpacked."""
+        """What a node answered, as an update if its tensors can be unpacked."""
         client = assignment.client
         if reply.has_error():
             return Lost(client, f"Flower says: {' '.join(str(reply.error.reason).split())}"[:300])
@@ -203,7 +203,7 @@ class FlowerEngine(Scoring):
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
     def _measure(self, sent: _Sent, reply: Message) -> tuple[float, float] | None:
-        """How long the client computed, if it says so, and how long the rest took; the clock hears of it."""
+        """Tell the clock how long the client computed, if it says so, and how long the rest took."""
         assignment, round_trip = sent.assignment, time.monotonic() - sent.at
         trained = values_of(reply.content).get("trained")
         if (
@@ -218,7 +218,7 @@ class FlowerEngine(Scoring):
         return trained, besides
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:
-        """Those who are not waited for any longer."""
+        """The clients that are no longer waited for."""
         for client in list(waiting):
             lost = None if self.clock is None else self.clock.over(client)
             if lost is None and quiet > self.task_seconds:
@@ -242,7 +242,7 @@ class FlowerEngine(Scoring):
         return sorted({node.client for node in self._nodes.values() if node is not None})
 
     def _gather(self) -> None:
-        """Look who is there, and wait while there are too few."""
+        """Look which nodes are there, and wait while there are too few."""
         begun, pause, told = time.monotonic(), _SHORT, 0.0
         self._look()
         while len(self._clients()) < self.wanted:
@@ -262,7 +262,7 @@ class FlowerEngine(Scoring):
         self.wanted = self.least
 
     def _look(self) -> None:
-        """Forget nodes that are gone, ask new ones who they are, and hear what comes."""
+        """Forget nodes that are gone, ask new ones who they are, and read what has come."""
         there, now = sorted(self.link.grid.get_node_ids()), time.monotonic()
         self._asked = {
             number: self._asked[number] for number in there if number in self._asked and number in self._nodes
@@ -315,7 +315,7 @@ class FlowerEngine(Scoring):
         return False
 
     def _hear(self) -> list[tuple[_Sent, Message]]:
-        """Answers to tasks that have come, also late ones; nodes that say who they are get noted."""
+        """Answers to tasks that have come, late ones too; nodes that say who they are get noted."""
         self.link.check()
         found = []
         for reply in self.link.grid.pull_messages(list(self._open)) if self._open else ():

@@ -99,7 +99,7 @@ def order_of(task: Task) -> dict[str, Any]:
 
 
 def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
-    """The task again. What the server thinks of the client stays with the server."""
+    """The task, read back. What the server planned for the client stays with the server."""
     assignment = Assignment(
         round=values["round"],
         client=values["client"],

@@ -1,4 +1,4 @@
-"""The other ranks: each does what rank 0 sends it, until that says that it is over."""
+"""The other ranks: each does what rank 0 sends it, until rank 0 says that the run is over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Served(SystemExit):
 
 
 class _Stopped(BaseException):
-    """It is over in the midst of something."""
+    """The run ended while this rank was busy."""
 
 
 def serve(follow: Follow) -> NoReturn:
@@ -67,7 +67,7 @@ class _Server:
         self.post.send(0, self.codec.wrap(frame))
 
     def _reply(self, frame: Frame) -> Frame | None:
-        """What comes of a message; nothing if it is over meanwhile."""
+        """The answer to a message; nothing if the run ends meanwhile."""
         try:
             self.busy = True
             if "begin" in frame.header:
@@ -101,7 +101,7 @@ class _Server:
         return Frame({"kept": True}, {})
 
     def _end(self) -> None:
-        """In the thread of the post: let go of what is being done."""
+        """In the thread of the post: interrupt what is being done."""
         self.over.set()
         if self.thread is threading.main_thread() and self.thread.ident is not None:
             signal.pthread_kill(self.thread.ident, signal.SIGINT)

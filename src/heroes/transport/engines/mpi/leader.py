@@ -49,8 +49,9 @@ class MpiEngine(WorkerEngine):
 
 @contextmanager
 def leading(follow: Follow) -> Iterator[Opener]:
-    """Rank 0 leads, and gets what opens the engine: whatever happens inside, the other ranks are told to stop
-    at the end. They serve here, with what `follow` makes of rank 0's configuration, and never come out.
+    """Yields what opens the engine, on rank 0; at the end the other ranks are told to stop.
+
+    The others serve here, with what `follow` makes of rank 0's configuration, and never come out.
     """
     if world().rank > 0:
         serve(follow)
@@ -60,7 +61,7 @@ def leading(follow: Follow) -> Iterator[Opener]:
 
 @contextmanager
 def led() -> Iterator[Ranks]:
-    """The other ranks, for rank 0; they wait until they are told to begin, and stop at the end."""
+    """Yields the other ranks, on rank 0; they wait until told to begin, and stop at the end."""
     if state.broken:
         raise TrainingError("a rank did not leave at the end of the last run; this job can do no other")
     if world().size < 2:
@@ -75,7 +76,7 @@ def led() -> Iterator[Ranks]:
 
 @contextmanager
 def opened(parts: Parts, ranks: Ranks | None = None) -> Iterator[MpiEngine]:
-    """The engine, once these ranks, or all there are, have been told to begin."""
+    """The engine, after these ranks (all by default) have been told to begin."""
     with led() if ranks is None else nullcontext(ranks) as there:
         keep = kept(parts)
         there.begin(parts.config, parts.task_seconds)
@@ -105,7 +106,7 @@ class Ranks:
         self.all = [_Rank(number) for number in range(1, size + 1)]
 
     def begin(self, text: str, seconds: float) -> None:
-        """Let all of them set themselves up from the configuration as text. Clients get so many seconds."""
+        """Let all ranks set themselves up from the configuration as text; clients get so many seconds."""
         self.seconds = seconds
         for rank in self.all:
             self._send(rank, Frame({"begin": text}, {}))
@@ -202,7 +203,7 @@ class Ranks:
             yield rank.number, place, frame.header.get("error") or frame
 
     def _give_up(self, rank: _Rank, queue: Queue) -> Iterator[tuple[int, int, str]]:
-        """What it does now is lost, if anybody waits for it; others will do the rest."""
+        """Give up what this rank is doing, if anybody waits for it; others do the rest."""
         places, rank.late = list(rank.places), True
         rank.places = deque(None for _ in places)
         for place in reversed(places[1:]):
