@@ -206,7 +206,7 @@ def fastest_deadline(mu: Floats, nu: Floats, paces: list[Pace]) -> Deadline:
 
 @dataclass(frozen=True)
 class Intervals:
-    """For every client the steps that end within rho seconds before the deadline; late ones are stragglers."""
+    """For every client the steps that end within rho seconds before the deadline, and stragglers."""
 
     low: Integers
     high: Integers
