@@ -20,7 +20,8 @@ from typing import Any
 
 from benchmarks.common import ratio, save, say, show, take_turns
 from heroes import Config, recipes, seeds
-from heroes.assemble import Own, assembled, dataset
+from heroes.assemble import Own, assembled
+from heroes.assemble.world import dataset
 from heroes.rounds import run_round
 from heroes.transport.engines import processes
 
@@ -200,7 +201,7 @@ def _config(clients: int, cohort: int, probe_every: int) -> Config:
 def _serve(clients: int, cohort: int, probe_every: int) -> None:
     """The other end of a `Side`: for every number on a line run so many rounds and say how long they took."""
     config = _config(clients, cohort, probe_every)
-    data = dataset(config)
+    data = dataset(config, None, config.seed)
     start = time.perf_counter()
     with assembled(config, processes.opened, Own(data=data)) as federation:
         print(json.dumps({"setup": time.perf_counter() - start}), flush=True)

@@ -36,18 +36,16 @@ class FedRolex(SameTau):
 
     def cut(self, selection: Selection) -> Cut:
         """All layers roll by the same share of their channels: one channel in the narrowest of them."""
-        axes = [
-            (p.name, axis, parts, p.shape[axis] // parts)
-            for p in self.family.parameters
-            for axis, parts in p.scaled_axes
-        ]
-        smallest = math.gcd(*(unit for *_, unit in axes))
+        axes = [(p.name, *scaled) for p in self.family.parameters for scaled in p.scaled_axes]
+        smallest = math.gcd(*(unit for *_, parts in axes for unit in parts))
         kept: dict[str, tuple[tuple[int, torch.Tensor], ...]] = {p.name: () for p in self.family.parameters}
-        for name, axis, parts, unit in axes:
-            whole, start = unit * self.family.max_width, selection.pieces[0] * (unit // smallest)
-            window = (start + torch.arange(selection.width * unit)) % whole
-            stacked = torch.arange(parts)[:, None] * whole + window  # gates of an LSTM roll together
-            kept[name] += ((axis, stacked.reshape(-1)),)
+        for name, axis, parts in axes:
+            windows, before = [], 0
+            for unit in parts:  # gates of an LSTM roll together
+                whole, start = unit * self.family.max_width, selection.pieces[0] * (unit // smallest)
+                windows.append(before + (start + torch.arange(selection.width * unit)) % whole)
+                before += whole
+            kept[name] += ((axis, torch.cat(windows)),)
         return {name: Slice(name, window) for name, window in kept.items()}
 
 

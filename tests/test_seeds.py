@@ -10,7 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import heroes
 from heroes import seeds
+from heroes.assemble import NOTHING, at_clients, at_node
+from heroes.assemble.elsewhere import sent
+from heroes.errors import ConfigError
 from heroes.planning.schedule import LearningRate
 from heroes.rounds import run_round, sample
 
@@ -106,3 +110,26 @@ def test_the_learning_rate_decays_to_its_floor(rounds_done, value):
 def test_the_learning_rate_is_constant_unless_told_and_a_floor_above_the_start_does_not_raise_it():
     assert LearningRate(0.1).at(10_000) == 0.1
     assert LearningRate(0.1, decay=0.5, floor=5.0).at(0) == 0.1
+
+
+def test_keys_give_the_streams_they_are_of_and_no_other():
+    keys = seeds.Keys.of(5, [("partition",), ("fleet", "devices")])
+    for names in (("partition",), ("fleet", "devices")):
+        assert seeds.number(keys, *names) == seeds.number(5, *names)
+        assert (seeds.stream(keys, *names).random(9) == seeds.stream(5, *names).random(9)).all()
+    with pytest.raises(ConfigError, match="no key for the stream 'sampling 1'"):
+        seeds.stream(keys, "sampling", 1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"data.partition": "by_device"}, {"data.examples_per_client": 30}, {"data.test_limit": 50}],
+)
+def test_a_client_finds_its_share_without_the_seed(changes):
+    config = heroes.recipes.digits().changed({"seed": 12345678987, **changes})
+    text = sent(config)
+    assert "12345678987" not in text
+    (_, here), (_, there) = at_clients(config), at_node(NOTHING, text, 0)
+    assert torch.equal(here.test.inputs, there.test.inputs)
+    for one, other in zip(here.shares, there.shares, strict=True):
+        assert one.tolist() == other.tolist()

@@ -25,7 +25,7 @@ from throttling import DEVICES, Means
 from heroes.report import load_run, run_pictures, save_figure
 
 TAU = 2000  # steps of everybody with fixed tau, and of the average client with Heroes
-PACES = {"fixed tau": ["strategy.adaptive_tau=false"], "heroes": []}
+VARIANTS = {"fixed tau": ["strategy.adaptive_tau=false"], "heroes": []}
 COMMON = {
     "federation.clients": len(DEVICES),
     "federation.cohort": len(DEVICES),
@@ -109,12 +109,12 @@ def _federation(folder: Path, limits: list[list[str]], means: Means) -> Federati
 
 
 def _apps(asked: argparse.Namespace, folder: Path) -> dict[str, Path]:
-    """The apps to compare: both paces of an experiment, or one app as it is."""
+    """The apps to compare: both strategies of a task, or one app as it is."""
     if asked.app:
         return {asked.app.name: asked.app.absolute()}
     common = [f"{key}={value}" for key, value in COMMON.items()]
     apps = {}
-    for name, settings in PACES.items():
+    for name, settings in VARIANTS.items():
         apps[name] = folder / "apps" / name.replace(" ", "-")
         changes = [word for change in (*common, *settings) for word in ("--set", change)]
         subprocess.run(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heroes.client.metrics import metric
     from heroes.data.examples import Examples, FederatedData, Shares
     from heroes.errors import HeroesError
-    from heroes.models.layers import stacked
+    from heroes.models.stacks import stacked
     from heroes.runs.running import Run, resume, run
     from heroes.settings import recipes
     from heroes.settings.config import Config
@@ -36,7 +36,7 @@ _HOMES = {
     "metric": "heroes.client.metrics",
     "resume": "heroes.runs.running",
     "run": "heroes.runs.running",
-    "stacked": "heroes.models.layers",
+    "stacked": "heroes.models.stacks",
 }
 _ROOMS = {"data": "heroes.data", "recipes": "heroes.settings.recipes", "report": "heroes.report"}
 

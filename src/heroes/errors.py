@@ -1,9 +1,14 @@
-"""What can go wrong. Every error that a user can cause is a `HeroesError` with one clear sentence or two."""
+"""What can go wrong, as exceptions. Everything a user can cause is a `HeroesError`; its text is one clear
+sentence or two. `printable` is for words of others: records, files, clients, plug-ins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+LONGEST_LINE = 5000  # characters of one text on a console or in a log
+_HARMLESS = "\u00a0\u200c\u200d"  # not printable by Python's rules, but only spaces and joiners
 
 
 class HeroesError(Exception):
@@ -58,4 +63,25 @@ def said(error: Exception) -> str:
     >>> said(KeyError("bias"))
     "KeyError: 'bias'"
     """
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+    return printable(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)
+
+
+def printable(text: str, most: int = LONGEST_LINE) -> str:
+    """Text from outside in one line that commands no terminal, can be written as UTF-8 and is not too long:
+    control characters are shown as escapes, and what is too long loses its middle.
+
+    >>> print(printable("red: \\x1b[31m, a line\\n, half a letter: \\ud800"))
+    red: \\x1b[31m, a line\\n, half a letter: \\ud800
+    >>> printable("a name of many letters", 10)
+    'a name…ers'
+    """
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() or each in _HARMLESS else _escaped(each) for each in text)
+    if len(text) <= most:
+        return text
+    tail = most // 3
+    return f"{text[: most - tail - 1]}…{text[len(text) - tail :]}"
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")

@@ -8,8 +8,8 @@ holds goes on; `rounds`.
 from __future__ import annotations
 
 import logging
+import secrets
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -20,23 +20,26 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from heroes.assemble import NOTHING, Own, at_clients, at_node
+from heroes.assemble import NOTHING, Own, at_clients, at_node, received
 from heroes.client.losses import Function
 from heroes.client.training import Trainer
 from heroes.data import Examples, FederatedData, WholeShares
-from heroes.errors import ConfigError, HeroesError
+from heroes.errors import ConfigError, HeroesError, printable
 from heroes.messages import RoundRecord
 from heroes.models.family import Build
 from heroes.report.metrics import Metric
+from heroes.runs.configured import extended
 from heroes.runs.folder import held
-from heroes.runs.running import Run, extended, resume, run
-from heroes.settings.config import Config, load, parse
+from heroes.runs.running import Run, resume, run
+from heroes.settings import toml_text
+from heroes.settings.config import Config, load
 from heroes.settings.recipes import recipe
 from heroes.strategies.base import Strategy
 from heroes.transport.engines import flower
 
 Data = Callable[[int | None], Examples]
 _PATIENCE = 120.0  # seconds
+_SEED_BITS = 63
 log = logging.getLogger("flwr")  # what Flower streams to whoever started the run
 
 
@@ -72,7 +75,7 @@ class Parts:
             try:
                 lead(dict(context.run_config), self, grid)
             except HeroesError as error:
-                log.error("heroes: %s", error)
+                log.error("heroes: %s", printable(str(error)))
                 raise
 
         return app
@@ -92,10 +95,10 @@ class Parts:
         return FederatedData(found, found, WholeShares(config.federation.clients, len(found)), self.classes)
 
     def _prepare(self, text: str, client: int) -> tuple[Trainer, FederatedData]:
-        config = parse(tomllib.loads(text), None if self.strategy is None else type(self.strategy))
+        config, keys = received(text, None if self.strategy is None else type(self.strategy))
         flower.check_number(client, config.federation.clients)  # before data of the user's own are asked for
         own = Own(self.model, self.here(config, client), self.strategy, self.loss, self.metrics)
-        return at_clients(config, own)
+        return at_clients(config, own, seed=keys)
 
 
 def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
@@ -104,7 +107,7 @@ def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
     changes = {"engine.name": "flower"}
     if settings.get("rounds"):
         changes["federation.rounds"] = settings["rounds"]
-    log.info("heroes: the run folder is %s", folder.absolute())
+    log.info("heroes: the run folder is %s", printable(str(folder.absolute())))
     engine = partial(flower.opened, link=flower.Link(grid))
     same: dict[str, Any] = {
         "model": own.model,
@@ -126,13 +129,18 @@ def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
 
 
 def configured(settings: dict[str, Any]) -> Config:
-    """The configuration from the app's folder, which Flower puts on the path of modules."""
+    """The configuration from the app's folder, which Flower puts on the path of modules.
+
+    Nodes get that folder too: a seed that is not in it is drawn here, and stays here in the run folder.
+    """
     name = str(settings.get("config", "config.toml"))
     for place in filter(
         None, sys.path
     ):  # not the folder where the SuperLink was started: Flower has a config.toml, too
         if (Path(place) / name).is_file():
-            return load(Path(place) / name, recipe)
+            config = load(Path(place) / name, recipe)
+            given = "seed" in toml_text.read(Path(place) / name)
+            return config if given else config.changed({"seed": secrets.randbits(_SEED_BITS)})
     raise ConfigError(f"the run configuration says config = {name!r}, but the app's folder has no such file")
 
 
@@ -141,12 +149,12 @@ def _told(record: RoundRecord) -> None:
     lost = (
         f", {len(record.missing)} left out (for example {record.missing[0].reason})" if record.missing else ""
     )
-    log.info("heroes: round %d in %.1f s%s%s", record.round, record.duration, score, lost)
+    log.info("heroes: round %d in %.1f s%s", record.round, record.duration, printable(score + lost))
 
 
 def _noted(what: str, done: int, total: int | None) -> None:
     if not total:
-        log.info("heroes: %s", what)
+        log.info("heroes: %s", printable(what))
 
 
 server_app = Parts().server_app()

@@ -7,6 +7,7 @@ the federation and the state, and changes neither.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -43,7 +44,8 @@ from heroes.slices.overlays import holders
 
 M = TypeVar("M")
 Sent = Callable[[Selection], Tensors]
-_SLICES = 8  # how many different slices are remembered during a round; others are cut again
+_NONCE_BITS = 62  # what fits everywhere
+_SLICES = 8  # kept during a round; the same slice is cut anew when more others came between
 
 
 def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], RoundRecord]:
@@ -67,7 +69,7 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     """One attempt at a round, from choosing clients to the state it leads to."""
     asked = sample(f, state, number)
     clients = f.fleet.status(asked, state.round + 1, number, state.measured)  # how fast they are today
-    plan = stamped(f, assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
+    plan = stamped(assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
     wanted = min(f.cohort, len(clients))
     # clients often get the same slice: it is cut once
     sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))
@@ -90,14 +92,14 @@ def sample(f: Federation, state: ServerState[M], attempt: int = 0) -> Integers:
     return sampled(f.sampler, state, there, math.ceil(f.cohort * f.policy.oversample), rng)
 
 
-def stamped(f: Federation, plan: Plan, attempt: int) -> Plan:
-    """The plan with a nonce in every assignment, which only the client that gets it can know."""
-
-    def nonce(client: int) -> int:
-        return seeds.number(f.seed, "nonce", plan.assignments[0].round, attempt, client)
+def stamped(plan: Plan, attempt: int) -> Plan:
+    """The plan with a number in every assignment that nobody else can know, not even who knows the seed."""
 
     return replace(
-        plan, assignments=tuple(replace(a, attempt=attempt, nonce=nonce(a.client)) for a in plan.assignments)
+        plan,
+        assignments=tuple(
+            replace(a, attempt=attempt, nonce=secrets.randbits(_NONCE_BITS)) for a in plan.assignments
+        ),
     )
 
 

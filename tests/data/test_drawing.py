@@ -16,7 +16,7 @@ from heroes.data import DrawnShares, FederatedData, load_digits, share_out
 from heroes.errors import DataError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(5), [100, 80, 60, 40, 20]))
-LEVELS = {"iid": None, "gamma": 40.0, "dirichlet": 0.3, "missing": 2.0, "by_device": 60.0}
+LEVELS = {"iid": None, "gamma": 40.0, "dirichlet": 0.3, "missing": 2.0, "by_device": 60.0, "gamma_all": 40.0}
 
 
 def drawn(

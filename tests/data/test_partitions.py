@@ -12,6 +12,7 @@ from heroes.data import PARTITIONS, share_out
 from heroes.errors import DataError
 
 LEVELS = {"iid": 0.0, "gamma": 40.0, "dirichlet": 0.3, "missing": 2.0, "natural": 0.0, "by_device": 40.0}
+LEVELS["gamma_all"] = 40.0
 
 
 def shared(name, labels, clients, level=None, seed=0, owners=None, device_of=None):
@@ -110,6 +111,43 @@ def test_gamma_that_cannot_be_met_says_so():
     labels = np.array([0] * 9 + [1])
     with pytest.raises(DataError, match="use fewer clients"):
         shared("gamma", labels, 10, 100.0)
+
+
+@given(labelled(), st.floats(0.0, 100.0), st.integers(0, 5))
+def test_gamma_all_deals_every_example_out_and_the_main_class_leads_as_far_as_it_goes(case, level, seed):
+    found, clients = case
+    labels = np.unique(found, return_inverse=True)[1]
+    shares = shared("gamma_all", labels, clients, level, seed)
+    assert sorted(np.concatenate([shares[n] for n in range(clients)]).tolist()) == list(range(len(labels)))
+    supply = np.bincount(labels)
+    counts = counts_of(shares, labels, len(supply))
+    sizes, main = counts.sum(axis=1), np.arange(clients) % len(supply)
+    assert sizes.max() - sizes.min() <= 1
+    fair = (supply // np.maximum(np.bincount(main, minlength=len(supply)), 1))[main]
+    assert (counts[np.arange(clients), main] >= np.minimum(np.rint(level / 100 * sizes), fair)).all()
+
+
+@given(st.integers(2, 6), st.integers(1, 8), st.integers(1, 20), st.floats(0.0, 100.0))
+def test_gamma_all_keeps_the_proportions_of_gamma_where_classes_are_even(classes, turns, size, level):
+    labels = np.tile(np.arange(classes), turns * size)
+    clients = classes * turns
+    counts = counts_of(shared("gamma_all", labels, clients, level), labels, classes)
+    own = np.arange(clients)[:, None] % classes == np.arange(classes)
+    assert np.abs(counts[own] - round(level / 100 * size)).max() <= 1
+    assert counts[~own].max() - counts[~own].min() <= 3
+
+
+def test_gamma_all_by_hand_with_a_rare_class():
+    labels = np.repeat([0, 1, 2], [4, 28, 28])
+    counts = counts_of(shared("gamma_all", labels, 3, 50.0), labels, 3)
+    assert counts.tolist() == [[4, 8, 8], [0, 10, 10], [0, 10, 10]]
+
+
+def test_gamma_all_of_sixty_thousand_examples_is_quick_and_exact():
+    labels = seeds.stream(0, "labels").integers(0, 100, 60_000)
+    counts = counts_of(shared("gamma_all", labels, 1000, 60.0), labels, 100)
+    assert (counts.sum(axis=1) == 60).all()
+    assert (counts[np.arange(1000), np.arange(1000) % 100] >= 36).all()
 
 
 def test_dirichlet_is_less_even_at_small_levels():

@@ -14,6 +14,7 @@ def make_app(folder: Path, nodes: int, *options: str) -> Path:
     The deadline is later than the SuperLink notices a dead node.
     """
     wanted = {
+        "seed": 0,
         "federation.clients": nodes,
         "federation.cohort": nodes,
         "strategy.tau_first": 4,

@@ -42,8 +42,8 @@ def test_those_connected_can_be_asked(mask, clients):
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [
-        ({}, Everybody),
-        ({"faults.dropout": 0.5}, Everybody),
+        ({}, Connected),
+        ({"faults.dropout": 0.5}, Connected),
         ({"faults.availability": "day_night"}, DayAndNight),
     ],
 )

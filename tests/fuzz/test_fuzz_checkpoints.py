@@ -16,20 +16,20 @@ from safetensors.torch import save
 from heroes.errors import HeroesError, RunFolderError
 from heroes.messages import ServerState
 from heroes.planning.pacing import Estimates
-from heroes.runs import checkpoints
+from heroes.runs import checkpoints, contents
 from heroes.strategies.heroes import HeroesMemory
 
 STATE = ServerState(
     7,
     {"b": torch.ones(2, 3), "a": torch.tensor(0.1)},
     HeroesMemory((3, 1, 0, 2), Estimates(0.1, 0.2, None, float("inf")), 0.7, 1e-30),
-    residuals={9: {"b": torch.ones(2, 3)}, 2: {"b:c": torch.zeros(4)}},
+    residuals={9: {"b": torch.ones(2, 3)}, 2: {"a": torch.tensor(0.3)}},
     measured={3: (1e9, 2.5, 1e5, 0.0, -1.5)},
     sampler={"seen": {"3": [1, 0.1]}},
     moments={"first": {"b": torch.ones(2, 3)}},
     averaged={"b": torch.ones(2, 3), "a": torch.tensor(0.2)},
 )
-WHOLE = checkpoints._packed(STATE)
+WHOLE = contents.packed(STATE, {})
 LENGTH = int.from_bytes(WHOLE[:8], "little")
 HEADER = json.loads(WHOLE[8 : 8 + LENGTH])
 VALUES = json.loads(HEADER["__metadata__"]["state"])
@@ -51,7 +51,7 @@ SHAPES = st.sampled_from([(), (2, 3), (0,), (3, 2), (0, 2**20)])
 
 def sealed(text: str, tensors: dict[str, torch.Tensor]) -> bytes:
     """A checkpoint with a right digest."""
-    return save(tensors, metadata={"state": text, "digest": checkpoints._digest(text, tensors)})
+    return save(tensors, metadata={"state": text, "digest": contents.digest(text, tensors)})
 
 
 def headed(header: object) -> bytes:
@@ -94,7 +94,10 @@ def test_right_digests(fuzz):
         ("[" * 100_000, "damaged"),
         (json.dumps(VALUES | {"round": float("inf")}), "damaged"),
         (json.dumps(VALUES | {"clients": [float("inf")]}), "damaged"),
-        (json.dumps(VALUES | {"clients": [], "round": -1}), "its round is -1"),
+        (
+            json.dumps(VALUES | {"clients": [], "round": -1}),
+            "round is -1: it should be greater than or equal to 0",
+        ),
     ],
 )
 def test_a_description_that_was_found_stays_refused(text, said):

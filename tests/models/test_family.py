@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from heroes.models import digits_cnn
 from heroes.models.family import Family
-from heroes.models.layers import ComposedConv2d, ComposedLinear, stacked
+from heroes.models.layers import ComposedConv2d, ComposedLinear
+from heroes.models.stacks import stacked
 from heroes.slices.blocks import grid_selection
 from heroes.slices.cuts import cut_out
 from heroes.slices.overlays import overlay_mean
@@ -290,6 +291,43 @@ def test_groups_pick_both_directions_and_all_of_query_key_and_value() -> None:
         whole = family.initial(0)
         part = family.plain_weights(cut_out(whole, family.cut(grid_selection(groups, 3))))
         torch.testing.assert_close(part[name], same_units(family.plain_weights(whole)[name], axes, groups, 3))
+
+
+@pytest.mark.parametrize("groups", [(1,), (0, 2)])
+@pytest.mark.parametrize(("cell", "gates"), [(nn.RNNCell, 1), (nn.GRUCell, 3), (nn.LSTMCell, 4)])
+def test_groups_pick_the_same_hidden_units_in_every_gate_of_a_cell(
+    cell: Callable[..., nn.Module], gates: int, groups: tuple[int, ...]
+) -> None:
+    family = Family(lambda w: cell(2 * w, 3 * w), 3)
+    whole = family.initial(0)
+    full = family.plain_weights(whole)
+    part = family.plain_weights(cut_out(whole, family.cut(grid_selection(groups, 3))))
+    rows = {0: (gates, 3)}
+    for name, axes in {
+        "weight_ih": rows | {1: (1, 2)},
+        "weight_hh": rows | {1: (1, 3)},
+        "bias_hh": rows,
+    }.items():
+        torch.testing.assert_close(part[name], same_units(full[name], axes, groups, 3))
+
+
+def test_groups_pick_their_units_in_parts_of_unequal_sizes() -> None:
+    """A norm and a layer that read three units, then one, of each group."""
+
+    def build(w: int) -> nn.Module:
+        norm = stacked(nn.BatchNorm1d(4 * w, track_running_stats=False), outputs=[3 * w, w])
+        return nn.Sequential(norm, stacked(nn.Linear(4 * w, 2 * w), inputs=[3 * w, w]))
+
+    family = Family(build, 3)
+    whole = family.initial(0)
+    whole["0.weight"] = torch.arange(12.0)
+    part = family.plain_weights(cut_out(whole, family.cut(grid_selection((0, 2), 3))))
+    units = [0, 1, 2, 6, 7, 8, 9, 11]
+    assert part["0.weight"].tolist() == units
+    expected = family.plain_weights(whole)["1.weight"][[0, 1, 4, 5]][:, units]
+    torch.testing.assert_close(part["1.weight"], expected)
+    weights = family.cut_weights((0, 2))["1.weight"].axes
+    assert [indices.tolist() for _, indices in weights] == [[0, 1, 4, 5], units]
 
 
 @EVERY_FAMILY

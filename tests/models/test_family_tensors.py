@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from heroes.errors import ModelError
 from heroes.models import cnn, digits_cnn
 from heroes.models.family import Family
-from heroes.models.layers import stacked
+from heroes.models.stacks import stacked
 
 
 def test_initial_tensors_repeat_from_the_seed_and_leave_torchs_generator_alone() -> None:
@@ -228,6 +228,10 @@ REFUSED: dict[str, tuple[Callable[[int], nn.Module], str]] = {
     "parts that do not divide": (
         lambda w: nn.Sequential(stacked(nn.Linear(2 * w, 4 * w), outputs=3)),
         "parameter '0.weight': axis 0 has 4 entries at width 1, not a multiple of its 3 parts",
+    ),
+    "unequal parts that do not add up": (
+        lambda w: nn.Sequential(stacked(nn.Linear(6 * w, 2), inputs=[4 * w, 3 * w])),
+        "parameter '0.weight': axis 1 has 6 entries at width 1, which parts of sizes 4, 3 do not add up to",
     ),
     "lazy": (lambda w: nn.Sequential(nn.LazyLinear(4 * w)), "parameter '0.weight' has no shape yet"),
     "nothing scales": (lambda w: linear(2, 2), "no parameter changes with the width"),

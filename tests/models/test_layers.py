@@ -4,14 +4,17 @@ path.
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from heroes.errors import ModelError
 from heroes.models.family import Family
-from heroes.models.layers import ComposedConv2d, ComposedLinear, stacked, stacked_parts
+from heroes.models.layers import ComposedConv2d, ComposedLinear
 from heroes.models.paths import COLUMNS, COMPOSE, FACTORED, Work, quickest
+from heroes.models.stacks import stacked, stacked_parts
 from heroes.slices.compose import Layout, compose
 
 WIDTHS = [1, 2, 3, 4]
@@ -30,7 +33,7 @@ def assert_equals_dense(composed: ComposedConv2d | ComposedLinear, dense: nn.Mod
     """Outputs, input gradients, bias gradients; factor gradients against autograd through compose."""
     twin = copy.deepcopy(dense)
     with torch.no_grad():
-        twin.weight.copy_(composed.weight())
+        twin.weight.copy_(composed.weight)
     x_dense, x_composed = (x.clone().requires_grad_() for _ in range(2))
     expected, got = twin(x_dense), composed(x_composed)
     torch.testing.assert_close(got, expected)
@@ -140,6 +143,28 @@ def test_stacked_parts_of_torchs_own_layers() -> None:
     assert stacked_parts(nn.MultiheadAttention(4, 2), "in_proj_bias") == (3, 1)
     assert stacked_parts(nn.Linear(4, 4), "weight") == (1, 1)
     assert stacked_parts(stacked(nn.Linear(4, 12), outputs=3, inputs=2), "weight") == (3, 2)
+    assert stacked_parts(nn.LSTMCell(4, 4), "weight_ih") == (4, 1)
+    assert stacked_parts(nn.GRUCell(4, 4), "bias_hh") == (3, 1)
+    assert stacked_parts(nn.RNNCell(4, 4), "weight_hh") == (1, 1)
+
+
+def test_a_declaration_adds_to_what_is_known_of_a_layer() -> None:
+    lstm = stacked(nn.LSTM(4, 4, num_layers=2, bidirectional=True), inputs=[3, 1])
+    assert stacked_parts(lstm, "weight_ih_l0") == (4, (3, 1))
+    assert stacked_parts(lstm, "weight_ih_l0_reverse") == (4, (3, 1))
+    assert stacked_parts(lstm, "weight_ih_l1") == (4, 2)
+    assert stacked_parts(lstm, "weight_hh_l0") == (4, 1)
+    cell = stacked(nn.GRUCell(4, 4), inputs=2)
+    assert [stacked_parts(cell, name) for name in ("weight_ih", "weight_hh")] == [(3, 2), (3, 1)]
+    up = stacked(nn.ConvTranspose2d(6, 4, 2), inputs=[4, 2])  # torch keeps its weight with the inputs first
+    assert stacked_parts(up, "weight") == ((4, 2), 1)
+    assert stacked_parts(up, "bias") == (1, (4, 2))
+
+
+@pytest.mark.parametrize("wrong", [0, -1, [], [3, 0], [1.5], "ab", True])
+def test_parts_that_are_none_are_refused(wrong: Any) -> None:
+    with pytest.raises(ModelError, match=r"stacked\(inputs=.*give how many equal parts there are"):
+        stacked(nn.Linear(4, 4), inputs=wrong)
 
 
 def double(module: nn.Module) -> nn.Module:

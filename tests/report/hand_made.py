@@ -80,7 +80,7 @@ def write_run(
     lower: bool = False,
     **settings: Any,
 ) -> Path:
-    """A run folder: scores, the price of a round, and settings (`data__gamma` is data.gamma)."""
+    """A run folder: scores round by round, the price of a round, and settings (`data__phi`: data.phi)."""
     folder.mkdir()
     dotted = {key.replace("__", "."): value for key, value in settings.items()}
     toml = to_toml(parse({}).changed(dotted)).replace('name = "heroes"', f'name = "{strategy}"')
@@ -97,7 +97,7 @@ def write_run(
 
 
 def write_houses(folder: Path) -> list[Path]:
-    """Two unknown strategies, by RMSE. To 0.5: ours 20 s and 2 MB, theirs 60 s and 12 MB."""
+    """Two strategies nobody has heard of, by RMSE. To 0.5: ours 20 s and 2 MB, theirs 60 s and 12 MB."""
     by: dict[str, Any] = {"metric": "rmse", "lower": True, "task": "houses"}
     price = {"seconds": 20.0, "megabytes": 4.0}
     return [

@@ -158,6 +158,11 @@ def test_a_round_without_a_usable_score_counts_as_not_measured() -> None:
     assert (summary.metric, summary.score, summary.scores) == ("rmse", None, {})
 
 
+def test_a_round_that_was_not_tested_does_not_hide_the_metric() -> None:
+    summary = Summary.of([record(1, 0.5, metric="rmse", lower_is_better=True), record(2)])
+    assert (summary.metric, summary.lower_is_better, summary.score) == ("rmse", True, 0.5)
+
+
 def test_the_summary_of_nothing_says_so() -> None:
     summary = Summary.of([])
     assert summary.rounds == 0

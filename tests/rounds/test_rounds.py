@@ -30,6 +30,7 @@ ENTRY = RoundRecord(
     clients=(),
     scores={"accuracy": 0.6},
 )
+ERROR = replace(ENTRY, metric="rmse", lower_is_better=True, scores={"rmse": 0.6})
 
 
 def echo(task, value=None, loss=0.5):
@@ -66,8 +67,23 @@ def test_why_a_run_ends(stop, reason):
     assert stop.reason(ENTRY) == reason
 
 
+@pytest.mark.parametrize(
+    ("target", "entry", "reason"),
+    [
+        (0.6, ENTRY, "target accuracy"),
+        (0.61, ENTRY, None),
+        (0.6, ERROR, "target rmse"),
+        (0.59, ERROR, None),
+        (0.61, ERROR, "target rmse"),
+    ],
+)
+def test_a_target_for_the_main_metric_knows_its_direction(target, entry, reason):
+    assert Stop(9, target=target).reason(entry) == reason
+
+
 def test_targets_that_were_not_measured_do_not_end_a_run():
     assert Stop(9, accuracy=0.0, loss=9.0).reason(replace(ENTRY, scores={}, loss=None)) is None
+    assert Stop(9, target=0.0).reason(replace(ENTRY, scores={})) is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +126,7 @@ def test_accuracy_is_measured_when_due_and_always_at_the_end_for_every_width(wor
 
 
 def test_a_score_that_cannot_be_written_down_is_left_out(world):
-    engine = FunctionEngine(echo, lambda tensors, width: Score(float("nan"), 1.0))
+    engine = FunctionEngine(echo, lambda tensors, width: Score(1.0, {"accuracy": float("nan")}))
     ((_, entry),) = run(world.federation(engine=engine), Stop(1))
     assert (entry.scores, entry.score, entry.test_loss) == ({}, None, 1.0)
 

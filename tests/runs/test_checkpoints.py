@@ -18,14 +18,22 @@ from safetensors.torch import save
 from heroes.errors import RunFolderError
 from heroes.messages import ServerState
 from heroes.planning.pacing import Estimates
-from heroes.runs import checkpoints
+from heroes.runs import checkpoints, contents
 from heroes.strategies.heroes import HeroesMemory
 
-MEMORY = HeroesMemory((3, 1, 0, 2), Estimates(0.1, 0.2, None, float("inf"), 1 / 3), 0.7, 1e-30)
-BEGIN = ServerState(0, {"b": torch.zeros(2, 3), "a": torch.zeros(())}, HeroesMemory((0, 0, 0, 0)))
+MEMORY = HeroesMemory((3, 1, 0, 2), Estimates(0.1, 0.2, None, float("inf")), 0.7, 1e-30)
+BEGIN = ServerState(
+    0,
+    {"b": torch.zeros(2, 3), "a": torch.zeros(()), "b:c": torch.zeros(4)},
+    HeroesMemory((0, 0, 0, 0)),
+)
 STATE = ServerState(
     7,
-    {"b": torch.tensor([[1.5, -0.0, 1e-42], [float("inf"), 2.0, 3.0]]), "a": torch.tensor(0.1)},
+    {
+        "b": torch.tensor([[1.5, -0.0, 1e-42], [float("inf"), 2.0, 3.0]]),
+        "a": torch.tensor(0.1),
+        "b:c": torch.ones(4),
+    },
     MEMORY,
     seconds=0.1 + 0.2,
     bytes_up=2**60 + 1,
@@ -37,7 +45,7 @@ STATE = ServerState(
         "first": {"b": torch.full((2, 3), 1e-42), "a": torch.tensor(0.3)},
         "second": {"a": torch.tensor(2.0)},
     },
-    averaged={"b": torch.full((2, 3), -0.0), "a": torch.tensor(0.7)},
+    averaged={"b": torch.full((2, 3), -0.0), "a": torch.tensor(0.7), "b:c": torch.zeros(4)},
 )
 
 
@@ -89,7 +97,7 @@ def changed(path, change=lambda values: values, replaced=lambda tensors: tensors
         tensors = replaced({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
         values = json.loads(file.metadata()["state"])
     text = json.dumps(change(values))
-    path.write_bytes(save(tensors, metadata={"state": text, "digest": checkpoints._digest(text, tensors)}))
+    path.write_bytes(save(tensors, metadata={"state": text, "digest": contents.digest(text, tensors)}))
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_free_takes_the_groups_whose_rows_and_columns_are_least_trained() -> Non
 
 def test_free_breaks_ties_by_index() -> None:
     assert choose("free", counters((1, 1), (1, 1)), 1) == Selection(1, (0,), (0,))
-    assert choose("free", counters((2, 1), (1, 1)), 1).blocks == (1,)
+    assert choose("free", counters((2, 1), (1, 1)), 1).pieces == (1,)
 
 
 def test_grid_takes_the_groups_whose_blocks_have_the_smallest_sum() -> None:

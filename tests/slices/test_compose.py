@@ -61,13 +61,29 @@ def test_each_stacked_part_is_split_into_groups_by_itself() -> None:
         )
 
 
-LAYOUTS = st.builds(
-    lambda o, i, kernel, s, t: Layout(o * s, i * t, kernel, s, t),
-    st.integers(1, 3),
-    st.integers(1, 3),
-    st.sampled_from([(), (2,), (3, 3)]),
-    st.integers(1, 4),
-    st.integers(1, 2),
+def test_unequal_parts_are_split_into_groups_each_by_itself() -> None:
+    layout = Layout(outputs=3, inputs=4, kernel=(2,), output_sizes=(2, 1), input_sizes=(1, 3))
+    basis, coefficient = factors(layout, 4, 2)
+    weight = compose(basis, coefficient, layout)
+    plain = by_definition(basis, coefficient, layout, 2)  # groups in order, parts inside a group
+    rows = [0, 1, 3, 4, 2, 5]  # part, then group, then unit: where each was in the order of groups
+    columns = [0, 4, 1, 2, 3, 5, 6, 7]
+    for k, row, column in itertools.product(range(2), range(6), range(8)):
+        expected = plain[k, columns[column], rows[row]].item()
+        assert weight[row, column, k] == pytest.approx(expected, abs=1e-12)
+
+
+UNEQUAL = st.lists(st.integers(1, 3), min_size=2, max_size=3).map(tuple)
+LAYOUTS = st.one_of(
+    st.builds(lambda o, i: Layout(sum(o), sum(i), (2,), output_sizes=o, input_sizes=i), UNEQUAL, UNEQUAL),
+    st.builds(
+        lambda o, i, kernel, s, t: Layout(o * s, i * t, kernel, s, t),
+        st.integers(1, 3),
+        st.integers(1, 3),
+        st.sampled_from([(), (2,), (3, 3)]),
+        st.integers(1, 4),
+        st.integers(1, 2),
+    ),
 )
 
 

@@ -17,6 +17,7 @@ from heroes.client.training import LocalSettings, Trainer, draw_batches
 from heroes.federation import Stop
 from heroes.messages import Selection, Task, Update
 from heroes.rounds import run, run_round
+from heroes.slices.cuts import cut_out
 from heroes.strategies.adp import AdpMemory, objective
 
 KNOWN = {"lipschitz": 2.0, "smoothness": 0.5, "divergence": 0.4}
@@ -247,3 +248,37 @@ def test_three_golden_rounds(world):
     )
     norms = [float(state.tensors[name].norm()) for name in ("0.weight", "2.weight", "4.weight")]
     assert norms == pytest.approx([2.732651, 3.137265, 3.828559], rel=1e-3)
+
+
+def told(lies, strategy, state, plan):
+    """Ten answers; client 3 says what it likes."""
+    rng = np.random.default_rng(state.round)
+    for a in plan.assignments:
+        measured = {"lipschitz": 2.0 * rng.uniform(0.5, 2), "smoothness": 0.5 * rng.uniform(0.5, 2)}
+        gradient, samples = torch.from_numpy(rng.normal(size=50)).float() / 100, 100
+        if a.client == 3:
+            measured |= {name: size for name, size in lies.items() if name in measured}
+            gradient, samples = gradient * lies.get("gradient", 1.0), lies.get("samples", samples)
+        tensors = cut_out(state.tensors, strategy.cut(a.selection))
+        yield a, Update(a.client, a.round, tensors, samples, 1.0, measured, {"gradient": gradient})
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        *({name: size} for name in ("lipschitz", "smoothness", "gradient") for size in (1e12, 1e-12)),
+        {"samples": 2**40},
+        {"samples": 2**40, "lipschitz": 1e12, "smoothness": 1e12, "gradient": 1e12},
+    ],
+)
+def test_one_liar_among_ten_moves_tau_by_less_than_twice(world, lies):
+    strategy, found = world.strategy("adp", time_budget=5.0, phi=0.025), []
+    for said in ({}, lies):
+        state, taus = strategy.begin(0), []
+        for _ in range(5):
+            plan = strategy.assign(state, replace(world.cohort([2e8] * 10), clients=np.arange(10)))
+            taus.append(plan.assignments[0].tau)
+            state, _ = strategy.aggregate(state, plan, told(said, strategy, state, plan))
+        found.append(np.array(taus[1:]))
+    assert 2 < found[0].min() <= found[0].max() < 100
+    assert (np.abs(np.log2(found[1] / found[0])) < 1).all()

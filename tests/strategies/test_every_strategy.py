@@ -34,15 +34,15 @@ def test_accuracy_is_told_for_the_widths_a_strategy_can_serve(world, name):
     widths = federation.strategy.widths
     assert widths in ((3,), (1, 2, 3))
     *_, (state, last) = run(federation, Stop(2))
-    assert tuple(last.accuracy_by_width) == widths
-    assert last.accuracy == last.accuracy_by_width[3]
+    assert tuple(last.score_by_width) == widths
+    assert last.accuracy == last.score_by_width[3]
     for width in widths:
         model = federation.family.dense(width)
         sent = cut_out(state.tensors, federation.strategy.cut(federation.strategy.selection(width)))
         model.load(federation.family.plain_weights(sent))
         test = world.data().test
         right = (model.module(test.inputs).argmax(dim=1) == test.targets).double().mean()
-        assert last.accuracy_by_width[width] == pytest.approx(float(right))
+        assert last.score_by_width[width] == pytest.approx(float(right))
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

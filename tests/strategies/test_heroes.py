@@ -315,7 +315,46 @@ def test_three_golden_rounds(world):
         state, entry = run_round(federation, state)
         entries.append(entry)
     assert [[(c.client, c.width, c.pieces, c.tau) for c in entry.clients] for entry in entries] == GOLDEN
-    assert entries[-1].facts["counters"] == (37, 26, 26, 26, 39, 22, 26, 22, 34)
+    assert entries[-1].facts["counters"] == [37, 26, 26, 26, 39, 22, 26, 22, 34]
     assert [entry.loss for entry in entries] == pytest.approx([0.95281, 0.50569, 0.51282], rel=1e-3)
     assert [entry.seconds for entry in entries] == pytest.approx([0.158529, 0.295478, 0.380567], rel=1e-3)
     assert [entry.facts["tau_star"] for entry in entries] == pytest.approx([6.0, 6.0, 3.00685], rel=1e-3)
+
+
+def honest_and_lied(strategy, lie, when, rounds=5):
+    """tau* of every round, with ten honest clients and with one that lies, in one round or from it on."""
+    found = []
+    for liar in (None, 13):
+        state, rng, stars = strategy.begin(0), np.random.default_rng(1), []
+        for number in range(1, rounds + 1):
+            plan = strategy.assign(state, cohort([2e8] * 10))
+            stars.append(plan.facts["tau_star"])
+            told = []
+            for a, update in answers(plan, strategy, state):
+                true = {
+                    name: value * rng.uniform(0.5, 2) / number for name, value in known(ESTIMATES).items()
+                }
+                said = {"loss": rng.uniform(0.5, 2) / number, **true}
+                said |= lie if a.client == liar and number in when else {}
+                told.append((a, replace(update, loss=said.pop("loss"), measured=said)))
+            state, _ = strategy.aggregate(state, plan, iter(told))
+        found.append(np.array(stars))
+    return found
+
+
+@pytest.mark.parametrize("pace", ["calibrated", "bound"])
+@pytest.mark.parametrize("when", [(1,), (3,), range(1, 9)])
+@pytest.mark.parametrize(
+    "lie",
+    [
+        *({name: size} for name in ("loss", *known(ESTIMATES)) for size in (1e12, 1e-12)),
+        {"loss": 15.0},  # which is believed in the first rounds
+        {"loss": 1e-12, **dict.fromkeys(known(ESTIMATES), 1e12)},
+        {"loss": 1e12, **dict.fromkeys(known(ESTIMATES), 1e-12)},
+    ],
+)
+def test_one_liar_among_ten_moves_the_pace_by_less_than_twice(world, pace, when, lie):
+    strategy = world.strategy("heroes", pace=pace, tau_min=1, tau_first=50, tau_max=2000)
+    honest, lied = honest_and_lied(strategy, lie, when)
+    assert 1 < honest.min() <= honest.max() < 2000
+    assert (np.abs(np.log2(lied / honest)) < 1).all()

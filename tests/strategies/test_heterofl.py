@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from heroes.client.extras import LABELS
+from heroes.client.optimisers import Sgd
 from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
 from heroes.messages import Selection, Task
@@ -140,7 +141,7 @@ def test_widths_are_what_devices_afford_as_for_heroes_and_tau_is_fixed(world):
 def trained(world, sent, share, width=1, **settings):
     """One step of a client of this width on all of its share."""
     strategy = world.strategy("heterofl")
-    wanted = {"batch_size": 60, "momentum": 0.0, "probes": 0, "train_in": "dense"} | settings
+    wanted = {"batch_size": 60, "optimiser": Sgd(0.0), "probes": 0, "train_in": "dense"} | settings
     trainer = Trainer(strategy.family, LocalSettings(**wanted))
     assignment = world.assignment(selection=strategy.selection(width), tau=1, learning_rate=0.5)
     return trainer, trainer.train(Task(assignment, sent, 1), world.examples(60), share)

@@ -13,10 +13,11 @@ from own_strategy import FedRolex
 from safetensors.torch import load_file
 
 import heroes
+from heroes.client.extras import Extra
 from heroes.errors import ConfigError, HeroesError, TrainingError
 from heroes.messages import Selection, ServerState
 from heroes.report import load_runs, write_page
-from heroes.strategies.base import SameTau, Strategy
+from heroes.strategies.base import Duties, SameTau, Strategy
 from heroes.strategies.fedavg import FedAvg
 
 SMALL = {
@@ -172,3 +173,28 @@ def not_finite(self: Strategy, state: ServerState[Any], plan: Any, answers: Any)
 def test_a_strategy_that_fails_or_gives_the_wrong_thing_is_named(method: str, does: Any, said: str) -> None:
     with pytest.raises(TrainingError, match=said):
         heroes.run(config(**{"federation.rounds": 1}), strategy=odd(**{method: does}))
+
+
+def picky(seen: Any) -> Any:
+    if 3 in seen.targets.tolist():
+        raise KeyError("no threes")
+    return torch.ones(1)
+
+
+def test_what_fails_at_a_client_costs_that_client_only() -> None:
+    def duties(self: Strategy, probes: int) -> Duties:
+        return Duties(sends=(Extra("mood", picky, lambda tensor, parameters, classes: None),))
+
+    one_class_each = {"data.gamma": 100.0, "federation.clients": 10, "federation.cohort": 10}
+    run = heroes.run(config(**one_class_each, **{"federation.rounds": 1}), strategy=odd(duties=duties))
+    (record,) = run.records
+    assert [(lost.cause, lost.reason) for lost in record.missing] == [("failed", "KeyError: 'no threes'")]
+    assert len([client for client in record.clients if client.samples is not None]) == 9
+
+
+def test_an_extra_that_nobody_asked_for_or_is_wrong_is_refused_and_counted() -> None:
+    def duties(self: Strategy, probes: int) -> Duties:
+        return Duties(sends=(Extra("mood", lambda seen: torch.ones(1), lambda *_: "its mood is wrong"),))
+
+    with pytest.raises(TrainingError, match="its mood is wrong"):
+        heroes.run(config(**{"federation.rounds": 1, "server.attempts": 1}), strategy=odd(duties=duties))

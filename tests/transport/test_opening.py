@@ -102,7 +102,7 @@ def test_plain_parts_are_those_of_the_configuration():
     parts = opener.engines[0].parts
     assert (parts.cohort, parts.asked, parts.down_bits, parts.task_seconds) == (3, 5, 8, 7.0)
     assert (parts.model_out, parts.model_width) == ("{rank}.safetensors", 2)
-    assert parts.clock is parts.fleet is parts.start is None
+    assert parts.clock is parts.start is None
     assert "task_seconds = 7.0" in parts.config
     trainer, data = parts.prepare(parts.config, 0)
     assert (len(data.shares), trainer.settings) == (8, parts.trainer.settings)

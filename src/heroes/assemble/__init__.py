@@ -5,6 +5,7 @@ clients need (`clients`) and what the server needs (`server`).
 """
 
 from heroes.assemble.clients import at_clients, at_node
+from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own, OwnData
 from heroes.assemble.server import stop_rule
 from heroes.assemble.whole import assembled, entered, followed
@@ -18,5 +19,6 @@ __all__ = [
     "at_node",
     "entered",
     "followed",
+    "received",
     "stop_rule",
 ]

@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.world import dataset, federated, model_build, named_model, shared
 from heroes.client.extras import LABELS
 from heroes.client.objectives import Objective, make_objective
 from heroes.client.optimisers import AdamW, Sgd
 from heroes.client.terms import Orthogonality, Proximal, Term
-from heroes.client.training import LocalSettings, Trainer
+from heroes.client.training import LocalSettings, Trainer, one_thread
 from heroes.contracts import LocalOptimiser
 from heroes.data import Examples, FederatedData, Progress
-from heroes.errors import ConfigError, DataError, TrainingError
+from heroes.errors import ConfigError, DataError, ModelError, TrainingError
 from heroes.fleet import step_flops
+from heroes.fleet.costs import MeanLoss
+from heroes.models.checking import refuse_another_function, remark_on_cuts, same_buffers
 from heroes.models.family import Family
 from heroes.planning.loads import Costs
-from heroes.settings.config import Config, parse
+from heroes.seeds import Seed
+from heroes.settings.config import Config
 from heroes.slices.exchange import tensors_bytes
 from heroes.strategies.base import Duties
 
+FEW = 4
+"""examples on which a model is tried"""
+
 
 def at_clients(
-    config: Config, own: Own = NOTHING, progress: Progress | None = None
+    config: Config, own: Own = NOTHING, progress: Progress | None = None, seed: Seed | None = None
 ) -> tuple[Trainer, FederatedData]:
-    """The trainer, and all data, shared out over the clients."""
+    """The trainer, and all data, shared out over the clients. `seed` replaces the configured one."""
+    seed = config.seed if seed is None else seed
     device = torch_device(config.training.device)
     settings = local_settings(config, objective(config, own))
     if own.model is None:
         named_model(config.model.name)  # before data is read, which may take long
-    chosen = shared(config, own.data) or federated(config, dataset(config, progress))
+    chosen = shared(config, own.data, seed, progress) or federated(
+        config, dataset(config, progress, seed), seed, progress
+    )
     if len(chosen.shares) != config.federation.clients:
         raise ConfigError(
             f"federation.clients is {config.federation.clients} but the data is shared over "
@@ -53,8 +64,9 @@ def at_node(own: Own, text: str, client: int) -> tuple[Trainer, FederatedData]:
 
 @lru_cache(maxsize=2)
 def _at_node(own: Own, text: str) -> tuple[Trainer, FederatedData]:
-    """The same, kept from one message to the next for all clients of this process."""
-    return at_clients(parse(tomllib.loads(text), own.strategy_class), own)
+    """Kept from one message to the next, for whichever clients this process has."""
+    config, keys = received(text, own.strategy_class)
+    return at_clients(config, own, seed=keys)
 
 
 def local_settings(config: Config, aim: Objective) -> LocalSettings:
@@ -127,10 +139,13 @@ def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[
     inputs, targets = train.batch(np.arange(local.batch_size) % len(train), torch.device("cpu"))
     widths, mean = range(1, family.max_width + 1), local.objective.loss.mean
     try:
-        dense = [step_flops(family.dense(width).module, inputs, targets, mean) for width in widths]
+        dense = [_dense_flops(family, width, inputs, targets, mean) for width in widths]
         if local.train_in != "factors":
             return dense, dense
+        refuse_another_function(family, inputs[:FEW])
         return dense, [step_flops(family.composed(width).module, inputs, targets, mean) for width in widths]
+    except ModelError:
+        raise
     except TrainingError as error:  # outputs do not fit the loss, or a loss of the user's failed
         raise DataError(str(error)) from error
     except Exception as error:  # the user's model can fail in any way
@@ -138,6 +153,25 @@ def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[
         raise DataError(
             f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}): {error}"
         ) from error
+
+
+def _dense_flops(family: Family, width: int, inputs: Tensor, targets: Tensor, mean: MeanLoss) -> int:
+    """Of a step of the plain model, in which no buffer may change."""
+    module = family.dense(width).module
+    with same_buffers(module):
+        return step_flops(module, inputs, targets, mean)
+
+
+def remark(family: Family, train: Examples, progress: Progress | None) -> None:
+    """Say where progress is said if narrow models are no parts of wide ones."""
+    if progress is None:
+        return
+    inputs, _ = train.batch(np.arange(FEW) % len(train), torch.device("cpu"))
+    said = None
+    with one_thread(), suppress(Exception):  # a model that cannot be tried in this way trains all the same
+        said = remark_on_cuts(family, inputs)
+    if said is not None:
+        progress(said, 0, None)
 
 
 def torch_device(name: str) -> torch.device:

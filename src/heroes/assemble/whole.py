@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
 from heroes.assemble import server as parts_of_server
-from heroes.assemble.clients import at_clients, at_node
+from heroes.assemble.clients import at_clients, at_node, remark
+from heroes.assemble.elsewhere import received, sent
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.server import planned
 from heroes.assemble.world import fleet_kind
@@ -22,7 +22,7 @@ from heroes.fleet import Faults, Fleet, MeasuredFleet, VirtualClock, WallClock
 from heroes.messages import Assignment
 from heroes.planning.loads import Costs
 from heroes.server.defence import Defence
-from heroes.settings.config import Config, parse, to_toml
+from heroes.settings.config import Config
 from heroes.settings.sections import FaultsConfig
 from heroes.strategies.base import Strategy
 from heroes.transport.engines.faulty import FaultyEngine
@@ -56,6 +56,8 @@ def assembled(
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer, data = at_clients(config, own, progress)
     strategy, costs = planned(config, trainer, data)
+    if len(strategy.widths) > 1:
+        remark(trainer.family, data.train, progress)
     chooser = parts_of_server.sampler(config, own)
     troubled = config.faults != FaultsConfig()
     faults = (
@@ -90,8 +92,8 @@ def assembled(
 
 def followed(own: Own, text: str) -> Parts:
     """What a process of a job needs that serves the leading one, from that one's configuration as text."""
-    config = parse(tomllib.loads(text), own.strategy_class)
-    trainer, data = at_clients(config, own)
+    config, keys = received(text, own.strategy_class)
+    trainer, data = at_clients(config, own, seed=keys)
     return engine_parts(config, own, trainer, data, *planned(config, trainer, data))
 
 
@@ -110,7 +112,7 @@ def engine_parts(
         trainer,
         data,
         config.evaluation.batch_size,
-        config=to_toml(config),
+        config=sent(config),
         prepare=None if own.elsewhere is None else partial(at_node, own.elsewhere),
         cohort=config.federation.cohort,
         asked=math.ceil(config.federation.cohort * config.server.oversample),

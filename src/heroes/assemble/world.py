@@ -10,14 +10,28 @@ from pathlib import Path
 from typing import TypeVar
 
 from heroes import plugins, seeds
-from heroes.data import PARTITIONS, DataOptions, Dataset, Examples, FederatedData, Progress, load, share_out
+from heroes.data import (
+    DATASETS,
+    KEEPING_PROPORTIONS,
+    PARTITIONS,
+    DataOptions,
+    Dataset,
+    Examples,
+    FederatedData,
+    Progress,
+    Shares,
+    load,
+    share_out,
+)
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.fleet import FLEETS, Fleet, FleetKind, read_fleet
 from heroes.models import MODELS
 from heroes.models.family import Build
+from heroes.seeds import Seed
 from heroes.settings.config import Config
 
 T = TypeVar("T")
+_WORTH_A_NOTE = 0.9  # of the examples are used; what is left over in dealing whole examples is less
 
 
 def named(key: str, name: str, choices: Mapping[str, T]) -> T:
@@ -27,7 +41,7 @@ def named(key: str, name: str, choices: Mapping[str, T]) -> T:
     return choices[name]
 
 
-def dataset(config: Config, progress: Progress | None = None) -> Dataset:
+def dataset(config: Config, progress: Progress | None, seed: Seed) -> Dataset:
     """The named data set, with the options that the configuration has for it."""
     named("data.partition", config.data.partition, PARTITIONS)
     takes = {field.name for field in fields(DataOptions)}
@@ -35,13 +49,16 @@ def dataset(config: Config, progress: Progress | None = None) -> Dataset:
     options |= {
         key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None
     }
-    found = load(config.data.name, DataOptions(**{"seed": config.seed, "progress": progress, **options}))
+    own = seed if config.data.name in DATASETS else seeds.number(seed, "data", config.data.name)
+    found = load(config.data.name, DataOptions(**{"seed": own, "progress": progress, **options}))
     if found.skipped and progress is not None:
         progress(f"{len(found.skipped)} files left out, for example {found.skipped[0]}", 0, None)
     return found
 
 
-def shared(config: Config, data: object) -> FederatedData | None:
+def shared(
+    config: Config, data: object, seed: Seed, progress: Progress | None = None
+) -> FederatedData | None:
     """The user's data, shared out if it is not yet."""
     if data is None or isinstance(data, FederatedData):
         return data
@@ -51,26 +68,38 @@ def shared(config: Config, data: object) -> FederatedData | None:
         raise DataError(
             f"data is a {type(data).__name__}; give (train, test) as heroes.Examples, or heroes.FederatedData"
         )
-    return federated(config, data)
+    return federated(config, data, seed, progress)
 
 
-def federated(config: Config, data: Dataset) -> FederatedData:
-    """Share the training examples out as the configuration says."""
+def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | None = None) -> FederatedData:
+    """Share the training examples out as configured; `progress` hears of examples that are not used."""
     name, clients = config.data.partition, config.federation.clients
     named("data.partition", name, PARTITIONS)
     d = config.data
-    level = {"gamma": d.gamma, "by_device": d.gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
+    by_gamma = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
+    level = {**by_gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
     shares = share_out(
         name,
         data.train.targets.numpy(),
         clients,
-        seeds.stream(config.seed, "partition"),
+        seeds.stream(seed, "partition"),
         level,
         owners=data.owners,
-        device_of=Fleet(fleet_kind(config), clients, config.seed).device_of if name == "by_device" else None,
+        device_of=Fleet(fleet_kind(config), clients, seed).device_of if name == "by_device" else None,
         examples_per_client=d.examples_per_client,
     )
+    if progress is not None and isinstance(shares, Shares) and name in KEEPING_PROPORTIONS:
+        used, of = int(shares.starts[-1]), len(data.train)
+        if used < _WORTH_A_NOTE * of:
+            progress(_left_out(name, used, of), 0, None)
     return FederatedData(data.train, data.test, shares, len(data.class_names) or None)
+
+
+def _left_out(name: str, used: int, of: int) -> str:
+    return (
+        f"{name} uses {used:,} of {of:,} training examples, since every client gets as many as the rarest "
+        "class allows; data.partition = 'gamma_all' deals all of them out"
+    )
 
 
 def model_build(config: Config, data: FederatedData) -> Build:

@@ -27,6 +27,7 @@ from heroes.report import (
     read_records,
     save_figure,
     write_page,
+    write_whole,
 )
 from heroes.settings.config import Config, parse, to_toml
 from heroes.settings.sections import EngineConfig
@@ -144,8 +145,8 @@ def _jobs(
                 settings,
                 {**named, "seed": int(_number(seed, "--seeds", whole=True))},
             )
-            folder = out or Path("runs") / f"compare-{config.task}"
-            yield Job(config, folder / f"{config.strategy.name}-{config.seed}")
+            folder = out or Path("runs") / options.folder_name("compare", config.task)
+            yield Job(config, folder / options.folder_name(config.strategy.name, config.seed))
 
 
 def _refuse_mpi(planned: list[Job]) -> None:
@@ -228,9 +229,8 @@ def _tell(found: Comparison, as_json: bool) -> None:
 
 def _write(found: Comparison, out: Path, quiet: bool) -> None:
     """The comparison folder: tables as JSON and CSV, pictures, the page."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "comparison.json").write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
-    (out / "comparison.csv").write_text(found.as_csv(), encoding="utf-8")
+    write_whole(out / "comparison.json", json.dumps(found.as_json(), indent=2) + "\n")
+    write_whole(out / "comparison.csv", found.as_csv())
     try:
         with status("drawing", quiet):
             for picture in comparison_pictures(found):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import rich.box
 import rich.markup
@@ -16,15 +16,26 @@ import rich.table
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from heroes.errors import printable
 from heroes.messages import Lost, RoundRecord
 from heroes.report import Metric, Summary, Table, score_curve
 from heroes.report.summary import MEGABYTE
 from heroes.settings.config import Config
 
-out_console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-err_console = Console(stderr=True, highlight=False)
 _PRETENDED = ("dropout", "upload_loss", "crash", "late", "surplus", "abandoned")  # the cause says it all
+_LONGEST_CELL = 500  # characters
 OnWork = Callable[[str, int, int | None], None]
+
+
+class PlainConsole(Console):
+    """A console on which foreign text is text, not commands: one line without control characters."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(printable(each) if isinstance(each, str) else each for each in objects), **how)
+
+
+out_console = PlainConsole(highlight=False, width=None if sys.stdout.isatty() else 120)
+err_console = PlainConsole(stderr=True, highlight=False)
 
 
 class Watching(NamedTuple):
@@ -39,13 +50,23 @@ def note(text: str) -> None:
     err_console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
+def _cell(text: str) -> str:
+    """A text as a part of a table or of a live display."""
+    return rich.markup.escape(printable(text, _LONGEST_CELL))
+
+
 def print_pairs(pairs: list[tuple[str, str]], title: str | None = None) -> None:
     """Names and texts in two columns."""
     table = rich.table.Table(
-        title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2)
+        title=title and _cell(title),
+        title_justify="left",
+        title_style="bold",
+        show_header=False,
+        box=None,
+        padding=(0, 2),
     )
     for name, text in pairs:
-        table.add_row(rich.markup.escape(name), rich.markup.escape(text))
+        table.add_row(_cell(name), _cell(text))
     out_console.print(table)
 
 
@@ -59,11 +80,9 @@ def print_table(table: Table) -> None:
             not cell or cell.lstrip("-")[:1].isdigit() or cell.startswith("not ") for cell in cells
         )
         short = all(len(cell) <= 16 for cell in cells)
-        shown.add_column(
-            rich.markup.escape(name), justify="right" if numbers else "left", overflow="fold", no_wrap=short
-        )
+        shown.add_column(_cell(name), justify="right" if numbers else "left", overflow="fold", no_wrap=short)
     for row in table.rows:
-        shown.add_row(*(rich.markup.escape(cell) for cell in row))
+        shown.add_row(*map(_cell, row))
     out_console.print(shown)
     if table.note:
         out_console.print(table.note, markup=False)
@@ -106,7 +125,7 @@ def work_in_progress(quiet: bool = False) -> Iterator[OnWork | None]:
 
             def show(what: str, done: int, total: int | None) -> None:
                 if what not in jobs:
-                    jobs[what] = bar.add_task(what)
+                    jobs[what] = bar.add_task(_cell(what))
                 bar.update(jobs[what], completed=done, total=total)
 
             yield show
@@ -141,18 +160,18 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching
             TimeElapsedColumn(),
         )
         with Progress(*columns, TextColumn("{task.fields[line]}"), console=err_console) as bar:
-            job = bar.add_task(name, total=total, line="setting up")
+            job = bar.add_task(_cell(name), total=total, line="setting up")
             told = _Notices(bar.console)
 
             def show(record: RoundRecord) -> None:
                 told.look_at(record)
-                bar.update(job, completed=record.round, line=_line(record))
+                bar.update(job, completed=record.round, line=_cell(_line(record)))
 
             def prepare(what: str, done: int, of: int | None) -> None:
                 if of:
-                    bar.update(job, line=f"{what} {100 * done // of} %")
+                    bar.update(job, line=_cell(f"{what} {100 * done // of} %"))
                 else:
-                    bar.console.print(what, markup=False)
+                    bar.console.print(what, markup=False, soft_wrap=True)
 
             yield Watching(show, prepare)
     else:

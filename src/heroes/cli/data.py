@@ -105,9 +105,8 @@ def plot_command(
 
     config = options.configuration(experiment, None, settings, {})
     with work_in_progress(quiet) as progress:
-        found = dataset(config, progress)
+        shared = federated(config, dataset(config, progress, config.seed), config.seed, progress)
     with status("drawing", quiet):
-        shared = federated(config, found)
         labels = shared.train.targets.numpy()
         classes = int(labels.max()) + 1
         clients, shown = len(shared.shares), min(len(shared.shares), MOST_DRAWN)

@@ -43,7 +43,7 @@ def init_command(
     config = options.configuration(experiment, strategy, settings, named)
     files = {
         "pyproject.toml": _project(folder, config, "own_parts" if own else "heroes.flower_app"),
-        "config.toml": to_toml(config),
+        "config.toml": _settings(config, seeded="seed" in given),
         "README.md": _readme(config, own),
         **({"own_parts.py": _template("own_parts.py")} if own else {}),
     }
@@ -58,6 +58,15 @@ def init_command(
     out_console.print(
         f"{folder}: a Flower app; start it with flwr run {folder} SUPERLINK", markup=False, soft_wrap=True
     )
+
+
+def _settings(config: Config, seeded: bool) -> str:
+    """The configuration. The app goes to every node, so a seed that nobody asked for is not in it."""
+    text = to_toml(config)
+    if seeded or config.seed != Config().seed:
+        return text
+    left_out = "# no seed: nodes get this file, so the server draws one and keeps it in the run folder"
+    return text.replace(f"seed = {config.seed}", left_out, 1)
 
 
 def _project(folder: Path, config: Config, module: str) -> str:

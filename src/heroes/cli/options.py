@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from zlib import crc32
 
 import typer
 
@@ -25,6 +27,8 @@ Overwrite = Annotated[bool, typer.Option(help="Replace a run that the folder alr
 Quiet = Annotated[bool, typer.Option(help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
+_LONGEST_FOLDER = 120  # bytes of a name; file systems take 255
+
 
 def configuration(
     experiment: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]
@@ -39,3 +43,17 @@ def configuration(
         else recipe(experiment, strategy)
     )
     return config.changed(given | {key: value for key, value in named.items() if value is not None})
+
+
+def folder_name(*parts: object) -> str:
+    """One folder name made of these names, wherever they come from: letters, digits, dots, dashes.
+
+    If that changes or shortens them, a checksum keeps different names apart.
+
+    >>> folder_name("digits", "heroes", 0), folder_name("x/../../y", 0)
+    ('digits-heroes-0', 'x-y-0-e8df49f0')
+    """
+    name = "-".join(map(str, parts))
+    safe = re.sub(r"(?:[^\w.-]|\.{2,})+", "-", name).lstrip(".-")
+    safe = safe.encode()[:_LONGEST_FOLDER].decode(errors="ignore")
+    return safe if safe == name else f"{safe}-{crc32(name.encode(errors='backslashreplace')):08x}"

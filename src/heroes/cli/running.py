@@ -49,10 +49,8 @@ def run_command(
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
     config = options.configuration(experiment, strategy, settings, named)
     launch.refuse_many(config.engine.name)
-    folder = (
-        out
-        or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{config.task}-{config.strategy.name}-{config.seed}"
-    )
+    name = options.folder_name(config.task, config.strategy.name, config.seed)
+    folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
     with status("setting up", quiet):
         from heroes.runs.running import run  # torch is loaded here, where it is needed
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
@@ -78,11 +76,14 @@ def resume_command(
         k: v for k, v in named.items() if v is not None
     }
     with status("setting up", quiet):
-        from heroes.runs.running import extended, resume
+        from heroes.runs.configured import extended
+        from heroes.runs.running import resume
     config = extended(folder, changes)
     launch.refuse_many(config.engine.name)
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
         finished = resume(folder, changes, track=track or (), **watching._asdict())
+    if finished.mended:
+        note(f"the run was finished, but {' and '.join(finished.mended)}; it is written now")
     _tell(finished, folder, as_json, report, quiet)
 
 

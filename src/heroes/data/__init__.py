@@ -8,12 +8,13 @@ from heroes.data.downloading import Patience
 from heroes.data.examples import DrawnShares, Examples, FederatedData, Shares, WholeShares, from_dataset
 from heroes.data.fetching import Listing, get, listed
 from heroes.data.loading import DATASETS, load
-from heroes.data.partitions import PARTITIONS, SplitRequest
+from heroes.data.partitions import KEEPING_PROPORTIONS, PARTITIONS, SplitRequest
 from heroes.data.sharing import share_out
 from heroes.data.verifying import Verdict, verify
 
 __all__ = [
     "DATASETS",
+    "KEEPING_PROPORTIONS",
     "PARTITIONS",
     "DataOptions",
     "Dataset",

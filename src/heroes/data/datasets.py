@@ -11,6 +11,7 @@ from pathlib import Path
 from heroes.data.examples import Examples
 from heroes.errors import DataError
 from heroes.messages import Integers
+from heroes.seeds import Seed
 
 Progress = Callable[[str, int, int | None], None]
 """Called as work goes on: what is being done, how much is done, and how much there is (None if unknown)."""
@@ -38,7 +39,8 @@ class DataOptions:
     """shakespeare: keep this many roles, drawn by `seed`; None keeps all"""
     test_limit: int | None = None
     """test on this many examples, drawn by `seed`; None is all of them"""
-    seed: int = 0
+    seed: Seed = 0
+    """of `heroes.seeds`; a data set of another package gets a number of its own"""
     progress: Progress | None = None
 
     def root(self, name: str) -> Path:

@@ -99,6 +99,7 @@ def _lacking(client: int, rng: np.random.Generator, *, classes: int, size: int, 
 MIXES: dict[str, Callable[[SplitRequest, Integers, int], Mix]] = {
     "iid": _iid,
     "gamma": _gamma,
+    "gamma_all": _gamma,
     "dirichlet": _dirichlet,
     "missing": _missing,
     "by_device": _by_device,

@@ -1,7 +1,7 @@
 """Deals examples out over clients. Every client gets at least one example, and no example goes to two.
 
-`iid` and `dirichlet` use every example, `natural` all of every owner it keeps; `gamma`, `by_device` and
-`missing` keep their proportions and leave out what does not fit.
+`iid`, `dirichlet` and `gamma_all` use every example, `natural` all of every owner it keeps; `gamma`,
+`by_device` and `missing` keep their proportions and leave out what does not fit.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heroes.data.examples import Shares
+from heroes.data.filling import filled
 from heroes.errors import DataError
 from heroes.messages import Integers
 
@@ -43,6 +44,20 @@ def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
 def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """`level` percent of a client's examples from one class (n mod C), the rest from the others."""
     return _with_main_class(request, main_in_turn(request), rng, "gamma")
+
+
+def gamma_all(request: SplitRequest, rng: np.random.Generator) -> Shares:
+    """As gamma, but all examples are dealt out in equal shares, with less of a rare main class."""
+    main, level = main_in_turn(request), percentage(request, "gamma_all")
+    supply: Integers = np.unique(request.labels, return_counts=True)[1]
+    sizes = len(request.labels) // request.clients + (
+        np.arange(request.clients) < len(request.labels) % request.clients
+    )
+    holders = np.bincount(main, minlength=len(supply))
+    fair = supply[main] // holders[main] + (_turns(main) < supply[main] % holders[main])
+    demand = np.zeros((request.clients, len(supply)), dtype=np.int64)
+    demand[np.arange(request.clients), main] = np.minimum(np.rint(level / 100 * sizes), fair)
+    return _deal(request.labels, filled(demand, main, sizes, supply), rng)
 
 
 def main_in_turn(request: SplitRequest) -> Integers:
@@ -92,7 +107,7 @@ def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Gener
     raise DataError(
         f"partition {name!r} at {level:g} % needs more examples of some class than there are, even with one "
         f"example a client ({clients} clients, classes have {supply.min()} to {supply.max()} examples); use "
-        "fewer clients"
+        "fewer clients, or 'gamma_all'"
     )
 
 
@@ -239,8 +254,10 @@ def _nobody_empty(owner: Integers, clients: int, rng: np.random.Generator) -> No
 PARTITIONS: dict[str, Partition] = {
     "iid": iid,
     "gamma": gamma,
+    "gamma_all": gamma_all,
     "dirichlet": dirichlet,
     "missing": missing,
     "natural": natural,
     "by_device": by_device,
 }
+KEEPING_PROPORTIONS = ("gamma", "by_device", "missing")  # and leaving out what does not fit

@@ -15,6 +15,7 @@ from heroes.contracts import Known
 from heroes.errors import ConfigError
 from heroes.fleet import measured
 from heroes.messages import Cohort, Floats, Integers
+from heroes.seeds import Seed
 
 MEGABIT = 1e6 / 8  # bytes
 _SMALLEST, _LARGEST = 1e-9, 1e9  # numbers in a file; with these, nothing overflows
@@ -98,7 +99,7 @@ FLEETS: dict[str, FleetKind] = {
 class Fleet:
     """The clients' devices and links."""
 
-    def __init__(self, kind: FleetKind, clients: int, seed: int) -> None:
+    def __init__(self, kind: FleetKind, clients: int, seed: Seed) -> None:
         self.kind = kind
         self.seed = seed
         self.device_of = _deal(

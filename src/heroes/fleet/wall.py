@@ -20,6 +20,7 @@ _PRIOR = (
     0.1  # how far bytes must have differed, as a share of them, for what a byte takes to be believed by half
 )
 _LEAST = 1e-3  # seconds; a shorter time cannot be told from none
+_GENEROUS = 3.0  # how many times as far from the middle as in the configured fleet a client may be
 
 
 class WallClock:
@@ -86,9 +87,12 @@ class WallClock:
 class MeasuredFleet:
     """Clients as measured, in running means. One not measured yet is taken to be like the others.
 
-    Before anybody was measured, the fleet's guess counts. What is known of a client is its speed, and what a
-    round takes it besides training: a fixed time, and a time for every byte. How much is which shows when a
-    client gets other widths; until then, and long after, all of it is taken to be fixed.
+    Of a client its speed is known, and what a round takes it besides training: so much whatever travels, and
+    so much for every byte. How much is which shows when a client gets other widths; until then, and long
+    after, all of it is taken to be fixed.
+
+    Clients say themselves how fast they are. Nobody is taken to be further above the median than three times
+    what the configured fleet has, so that boasts of a few do not make all others narrow.
     """
 
     guess: Fleet
@@ -104,6 +108,7 @@ class MeasuredFleet:
             guess = self.guess.status(clients, round_number, attempt)
             return replace(guess, devices=(UNKNOWN,) * len(clients))
         speed, besides, moved, variance, covariance = self._table(known).T
+        speed = self._bounded(speed)
         a_byte = np.clip(covariance / (variance + (_PRIOR * moved) ** 2), 0.0, besides / moved)
         with np.errstate(divide="ignore"):
             rate = 1.0 / _known(a_byte, clients)
@@ -116,6 +121,11 @@ class MeasuredFleet:
             overhead=_known(besides - a_byte * moved, clients),
             fastest=_fastest(speed),
         )
+
+    def _bounded(self, speed: Floats) -> Floats:
+        """The measured speeds without what no client of such a fleet can do."""
+        usual = np.median(self.guess.speed_of(np.arange(len(self))))
+        return np.minimum(speed, _GENEROUS * self.guess.fastest / usual * np.nanmedian(speed))
 
     def _table(self, known: Known) -> Floats:
         """A row for every client: FLOP/s; seconds besides; bytes; their variance; their covariance."""
@@ -150,8 +160,7 @@ def _mean(known: tuple[float, ...] | None, one: Measurement) -> tuple[float, ...
 def _fastest(speeds: Floats) -> float:
     """FLOP/s of the fastest client that is known.
 
-    A client itself says how fast it is. If there are others to compare it with, it counts for no more than
-    twice the next one, so that a single false claim does not make all others narrow.
+    Where there are others to compare it with, it counts for no more than twice the next one.
     """
     known = np.sort(speeds[~np.isnan(speeds)])
     return float(known[-1] if len(known) < 3 else min(known[-1], 2 * known[-2]))

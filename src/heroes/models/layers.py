@@ -23,15 +23,25 @@ class _Factors(nn.Module):
     """What composed layers share: the factors, the weight, and the path, by default the quickest."""
 
     def __init__(
-        self, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter, path: str | None
+        self,
+        dense: nn.Linear | nn.Conv2d,
+        layout: Layout,
+        basis: nn.Parameter,
+        coefficient: nn.Parameter,
+        path: str | None = None,
     ) -> None:
         super().__init__()
+        for name, value in vars(dense).items():  # in_features, stride and all else that a model may read
+            if not name.startswith("_"):
+                setattr(self, name, value)
+        self.bias = dense.bias
         self.layout = layout
         self.basis = basis  # (k*I, R)
         self.coefficient = coefficient  # (p*p, R, O), or the same as a grid
         self.width = math.isqrt(coefficient.numel() // (basis.shape[1] * layout.outputs))
         self.given_path = path
 
+    @property
     def weight(self) -> Tensor:
         """The weight of the dense layer this one equals."""
         return compose(self.basis, self.coefficient, self.layout)
@@ -49,29 +59,22 @@ class _Factors(nn.Module):
 
 
 class ComposedLinear(_Factors):
-    """Equals `nn.Linear` with the weight `weight()`."""
-
-    def __init__(
-        self,
-        dense: nn.Linear,
-        layout: Layout,
-        basis: nn.Parameter,
-        coefficient: nn.Parameter,
-        path: str | None = None,
-    ) -> None:
-        super().__init__(layout, basis, coefficient, path)
-        self.bias = dense.bias
+    """Equals `nn.Linear` with the weight `weight`."""
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.shape[:-1].numel()
         if self.path(rows, rows) == COMPOSE:
-            return F.linear(x, self.weight(), self.bias)
+            return F.linear(x, self.weight, self.bias)
         groups = x.unflatten(-1, (self.width, self.layout.inputs)) @ self.basis  # ..., a, r
         return F.linear(groups.flatten(-2), self.mixing(), self.bias)
 
 
 class ComposedConv2d(_Factors):
-    """Equals `nn.Conv2d` with the weight `weight()`."""
+    """Equals `nn.Conv2d` with the weight `weight`."""
+
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding_mode: str
 
     def __init__(
         self,
@@ -81,11 +84,8 @@ class ComposedConv2d(_Factors):
         coefficient: nn.Parameter,
         path: str | None = None,
     ) -> None:
-        super().__init__(layout, basis, coefficient, path)
-        self.bias = dense.bias
-        self.stride, self.dilation = dense.stride, dense.dilation
-        self.padding: Any = dense.padding if dense.padding_mode == "zeros" else 0
-        self.padding_mode = dense.padding_mode
+        super().__init__(dense, layout, basis, coefficient, path)
+        self.rim: Any = dense.padding if dense.padding_mode == "zeros" else 0
         self.margins = tuple(dense._reversed_padding_repeated_twice)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class ComposedConv2d(_Factors):
         if self.padding_mode != "zeros":
             x = F.pad(x, self.margins, mode=self.padding_mode)
         if path == COMPOSE:
-            return F.conv2d(x, self.weight(), self.bias, self.stride, self.padding, self.dilation)
+            return F.conv2d(x, self.weight, self.bias, self.stride, self.rim, self.dilation)
         # positions, a*r
         groups = self._through_basis(x) if path == FACTORED else self._through_columns(x, size)
         mixed = F.linear(groups, self.mixing(), self.bias)
@@ -117,7 +117,7 @@ class ComposedConv2d(_Factors):
         kernel = self.basis.t().reshape(rank, *self.layout.kernel, -1).permute(0, 3, 1, 2)
         images = x.permute(0, 2, 3, 1).unflatten(-1, (p, -1))  # n, h, w, a, i
         images = images.permute(3, 0, 1, 2, 4).flatten(0, 1).permute(0, 3, 1, 2)
-        found = F.conv2d(images, kernel, None, self.stride, self.padding, self.dilation).permute(0, 2, 3, 1)
+        found = F.conv2d(images, kernel, None, self.stride, self.rim, self.dilation).permute(0, 2, 3, 1)
         by_position: Tensor = found.unflatten(0, (p, -1)).permute(1, 2, 3, 0, 4)  # n, h, w, a, r
         return by_position.reshape(-1, p * rank)
 
@@ -188,29 +188,23 @@ def _never() -> bool:
     return False
 
 
-def stacked(module: nn.Module, outputs: int = 1, inputs: int = 1) -> nn.Module:
-    """Declare that a layer's output (or input) axis is stacked from equal parts, and return the layer.
+def is_plain(module: nn.Module) -> bool:
+    """Whether a composed layer can stand in for this one.
 
-    A fused projection `nn.Linear(e * width, 3 * e * width)` for Q, K and V is `stacked(nn.Linear(...),
-    outputs=3)`: each part is then split into channel groups by itself. Torch's own recurrent layers and
-    attention need no declaration.
+    It must be nothing but a linear layer or a convolution, with its weight and bias and no hooks.
     """
-    module._heroes_parts = (outputs, inputs)  # type: ignore[assignment]
-    return module
+    state = vars(module)
+    hooked = any(value for name, value in state.items() if "_hooks" in name)
+    extended = "forward" in state or state["_modules"] or state["_buffers"] or state.keys() & _NAMES
+    return (
+        type(module) in (nn.Linear, nn.Conv2d)
+        and state["_parameters"].keys() == {"weight", "bias"}
+        and not (hooked or extended)
+    )
 
 
-def stacked_parts(module: nn.Module, parameter: str) -> tuple[int, int]:
-    """From how many equal parts the output and the input axis of this module's parameter are stacked."""
-    if hasattr(module, "_heroes_parts"):
-        outputs, inputs = module._heroes_parts  # type: ignore[misc]
-        return int(outputs), int(inputs)
-    if isinstance(module, nn.RNNBase) and not parameter.startswith("weight_hr"):
-        gates = {"LSTM": 4, "GRU": 3}.get(module.mode, 1)
-        deeper = parameter.startswith("weight_ih_l") and not parameter.startswith("weight_ih_l0")
-        return gates, 2 if module.bidirectional and deeper else 1
-    if isinstance(module, nn.MultiheadAttention) and parameter.startswith("in_proj"):
-        return 3, 1
-    return 1, 1
+_NAMES = frozenset({"layout", "width", "given_path", "path", "mixing", "rim", "margins"})
+"""What composed layers call their own, so that a layer with such an attribute keeps its class."""
 
 
 def has_own_forward(module: nn.Module) -> bool:

@@ -64,6 +64,6 @@ LINEAR = {
 def quickest(work: Work) -> str:
     """The path with the least expected time; axes that are stacked from parts are always composed."""
     layout = work.layout
-    if layout.output_parts > 1 or layout.input_parts > 1:
+    if layout.stacked:
         return COMPOSE
     return min(CONVOLUTION if layout.kernel else LINEAR, key=work.seconds)

@@ -3,6 +3,7 @@
 from heroes.report.compare import compare
 from heroes.report.comparison import Comparison, Measure
 from heroes.report.curve import score_curve
+from heroes.report.files import write_whole
 from heroes.report.measures import Spread
 from heroes.report.metrics import Metric
 from heroes.report.page import comparison_pictures, run_pictures, write_page
@@ -33,4 +34,5 @@ __all__ = [
     "save_figure",
     "score_curve",
     "write_page",
+    "write_whole",
 ]

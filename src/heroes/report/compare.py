@@ -110,8 +110,7 @@ def _described(metric: Metric) -> str:
 def _refuse_target(target: float, metric: Metric) -> None:
     if metric.share and not 0 < target <= 1:
         raise ConfigError(
-            f"target {metric.name} is {target:g}: it should be above 0 and at most 1, for example 0.8 for 80 "
-            "%"
+            f"target {metric.name} is {target:g}: it should be above 0 and at most 1, such as 0.8 for 80 %"
         )
     if not math.isfinite(target):
         raise ConfigError(f"target {metric.name} is {target:g}: it should be a finite number")

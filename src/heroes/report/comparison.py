@@ -7,6 +7,7 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
+from heroes.errors import printable
 from heroes.report.layouts import Layout, by_limits, by_targets, in_the_end, saved, whole_or_tenths
 from heroes.report.measures import Spread
 from heroes.report.metrics import Metric
@@ -99,7 +100,9 @@ class Comparison:
     def lines(self) -> list[str]:
         """The tables and notes as plain text."""
         blocks = [table.lines() for table in self.tables()]
-        return [line for block in blocks for line in [*block, ""]] + [f"note: {note}" for note in self.notes]
+        return [line for block in blocks for line in [*block, ""]] + [
+            printable(f"note: {note}") for note in self.notes
+        ]
 
     def as_json(self) -> dict[str, Any]:
         groups = [

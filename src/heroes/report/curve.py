@@ -17,7 +17,7 @@ LABEL = 6  # room for "100 % ", at least
 def score_curve(
     rows: Sequence[RoundRecord], width: int = 60, height: int = 8, *, ascii_only: bool = False
 ) -> list[str]:
-    """The main metric over time in `height` lines of at most `width` characters, and a time axis.
+    """The main metric over time in `height` lines of at most `width` characters, and two for the time axis.
 
     No lines if nothing was evaluated. `ascii_only` is for terminals that have no braille.
     """

@@ -17,9 +17,8 @@ def gains(
 ) -> tuple[list[Measure], list[str]]:
     """Speed-up and traffic saved by the reference strategy, and notes.
 
-    It is compared with every other group and with the mean of the other strategies, within the same world
-    (data, fleet, clients). If several groups there belong to the reference, the first one counts; the others
-    are compared with it, but are no part of the mean.
+    Groups are compared within the same world (data, fleet, clients). Of several groups of the reference
+    there, the first one counts and the others are compared with it, but are no part of the mean.
     """
     measures: list[Measure] = []
     notes: list[str] = []

@@ -67,7 +67,7 @@ def mean_waiting(run: RunData) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """One number per run, None if it was not reached; mean and deviation are over the others."""
+    """One number per run, None where it was not reached. Mean and deviation are over those that did."""
 
     values: tuple[float | None, ...]
 

@@ -21,8 +21,14 @@ class Metric:
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Metric:
-        """The metric of a run, as its last round has it: a resumed run may go by another."""
-        return Metric(rows[-1].metric, rows[-1].lower_is_better) if rows else Metric()
+        """The metric of a run, from the last round with a test.
+
+        Other rounds do not know it, and a resumed run may go by another.
+        """
+        if not rows:
+            return Metric()
+        last = next((row for row in reversed(rows) if row.scores), rows[-1])
+        return Metric(last.metric, last.lower_is_better)
 
     @property
     def label(self) -> str:

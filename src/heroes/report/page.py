@@ -11,9 +11,10 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from heroes.errors import RunFolderError
+from heroes.errors import LONGEST_LINE, printable
 from heroes.report.compare import compare
 from heroes.report.comparison import Comparison
+from heroes.report.files import write_whole
 from heroes.report.page_style import CSS
 from heroes.report.plots import (
     resources_to_targets,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ABSENT = "\N{EN DASH}"
+LONGEST_NAME = 200  # characters
 PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -117,19 +119,13 @@ def run_pictures(run: RunData) -> list[Picture]:
 
 def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
     """Write the report of runs of one experiment to one HTML file, using a `comparison` if there is one."""
-    content = page(comparison or compare(runs))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise RunFolderError(f"cannot write {str(path)!r}: {error.strerror}") from None
-    return path
+    return write_whole(path, page(comparison or compare(runs)))
 
 
 def page(found: Comparison) -> str:
     """The report as text."""
     count = sum(len(group.runs) for group in found.groups)
-    strategies = ", ".join(dict.fromkeys(group.strategy for group in found.groups))
+    strategies = ", ".join(dict.fromkeys(printable(group.strategy, 60) for group in found.groups))
     clock = "Time is virtual" if found.clock == "virtual" else "Time is as it passed"
     tables = found.tables()
     sections = [
@@ -145,8 +141,8 @@ def page(found: Comparison) -> str:
         _section("Provenance", _provenance(found.groups)),
     ]
     return PAGE.substitute(
-        title=escape(f"heroes: {found.task}"),
-        subtitle=escape(
+        title=_name(f"heroes: {found.task}"),
+        subtitle=_words(
             f"{count} {'run' if count == 1 else 'runs'} of {strategies}. {clock}; traffic is both ways."
         ),
         css=CSS,
@@ -154,25 +150,34 @@ def page(found: Comparison) -> str:
     )
 
 
+def _words(text: str, most: int = LONGEST_LINE) -> str:
+    """Text from anywhere as text of a page."""
+    return escape(printable(text, most))
+
+
+def _name(text: str) -> str:
+    return _words(text, LONGEST_NAME)
+
+
 def _section(title: str, content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{content}</section>" if content else ""
 
 
 def _notes(notes: Iterable[str]) -> str:
-    said = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    said = "".join(f"<li>{_words(note)}</li>" for note in notes)
     return f'<ul class="notes">{said}</ul>' if said else ""
 
 
 def _table(table: Table, groups: Sequence[Group] = ()) -> str:
     """A table; rows that are called by a group get the colour of its strategy."""
     colours = {group.label: colour(group.strategy) for group in groups}
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
+    head = "".join(f'<th scope="col">{_name(name)}</th>' for name in table.header)
     rows = "".join(
-        f'<tr><th scope="row">{_dot(colours.get(name))}{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
+        f'<tr><th scope="row">{_dot(colours.get(name))}{_name(name)}</th>{"".join(map(_cell, cells))}</tr>'
         for name, *cells in table.rows
     )
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
-    title = escape(table.title)
+    note = f'<p class="note">{_words(table.note)}</p>' if table.note else ""
+    title = _name(table.title)
     return (
         f'<div class="table"><h3>{title}</h3><div class="scroll"><table aria-label="{title}">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}</div>"
@@ -191,14 +196,14 @@ def _dot(shade: str | None) -> str:
 def _cell(text: str) -> str:
     """A value; how many runs reached it stands below, so that columns stay narrow."""
     value, opened, rest = text.partition(" (")
-    below = f"<br><small>({escape(rest)}</small>" if opened else ""
-    return f"<td{' class=none' if text.startswith('not ') else ''}>{escape(value)}{below}</td>"
+    below = f"<br><small>({_name(rest)}</small>" if opened else ""
+    return f"<td{' class=none' if text.startswith('not ') else ''}>{_name(value)}{below}</td>"
 
 
 def _pictures(pictures: Sequence[Picture]) -> str:
     shown = "".join(
-        f'<figure><img alt="{escape(each.caption)}" src="data:image/svg+xml;base64,{_inlined(each.figure)}">'
-        f"<figcaption>{escape(each.caption)}</figcaption></figure>"
+        f'<figure><img alt="{_words(each.caption)}" src="data:image/svg+xml;base64,{_inlined(each.figure)}">'
+        f"<figcaption>{_words(each.caption)}</figcaption></figure>"
         for each in pictures
     )
     return f'<div class="figures">{shown}</div>' if shown else ""
@@ -214,7 +219,7 @@ def _inside(group: Group, *, opened: bool) -> str:
     shown = _pictures(run_pictures(run))
     title = f"{group.label}, seed {run.seed}"
     return (
-        f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>{shown}</details>"
+        f"<details{' open' if opened else ''}><summary>{_name(title)}</summary>{shown}</details>"
         if shown
         else ""
     )
@@ -232,14 +237,16 @@ def _configuration(groups: Sequence[Group]) -> str:
         _table(Table("What differs", ("setting", *(group.label for group in groups)), rows)) if rows else ""
     )
     return first + "".join(
-        f"<details><summary>All settings of {escape(group.label)}</summary>"
+        f"<details><summary>All settings of {_name(group.label)}</summary>"
         f"<pre>{escape(_settings(group.runs[0]))}</pre></details>"
         for group in groups
     )
 
 
 def _settings(run: RunData) -> str:
-    return "\n".join(f"{key} = {_value(value)}" for key, value in run.settings.items() if key != "seed")
+    return "\n".join(
+        printable(f"{key} = {_value(value)}") for key, value in run.settings.items() if key != "seed"
+    )
 
 
 def _value(value: Any) -> str:

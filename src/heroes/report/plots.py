@@ -1,4 +1,4 @@
-"""Figures that compare groups of runs. Each function gives a figure, or None if there is nothing to show."""
+"""Figures that compare groups of runs. Each function gives a figure, or None where there is none to show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from heroes.report.comparison import Comparison
 from heroes.report.measures import WIDE, Evaluation, Spread, evaluations, score_at
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, series_along
-from heroes.report.style import colour, dashes, dress, hatch, legend, marker, new_figure, whole_numbers
+from heroes.report.style import colour, dashes, dress, hatch, legend, marker, new_figure, whole_numbers, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MEGABYTES = "traffic, both ways (MB)"
 LEVELS = {  # the setting that says how skewed the data is: its label, and the partitions it applies to
-    "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "by_device")),
+    "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "gamma_all", "by_device")),
     "data.phi": ("φ: classes a client lacks", ("missing",)),
     "data.alpha": ("α: Dirichlet concentration (smaller is less even)", ("dirichlet",)),  # noqa: RUF001
 }
@@ -138,7 +138,7 @@ def _skew_line(axes: Axes, line: Group, key: str, at_seconds: float | None) -> N
         [level for level, _ in points],
         [scale * (spread.mean or 0) for _, spread in points],
         [scale * (spread.std or 0) for _, spread in points],
-        label=line.label,
+        label=words(line.label),
         color=colour(line.strategy),
         linestyle=dashes(line),
         marker=marker(line.strategy),
@@ -162,7 +162,7 @@ def _bars(axes: Axes, group: Group, spreads: Sequence[Spread], shift: float, wid
         "linewidth": 0.5,
     }
     places = [place + shift for place in range(len(spreads))]
-    axes.bar(places, [spread.mean or 0 for spread in spreads], width * 0.92, label=group.label, **look)
+    axes.bar(places, [spread.mean or 0 for spread in spreads], width * 0.92, label=words(group.label), **look)
     for place, spread in zip(places, spreads, strict=True):
         if spread.mean is not None:
             axes.errorbar(place, spread.mean, spread.std or 0, color="#222222", capsize=2, linewidth=1)
@@ -229,12 +229,18 @@ def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
 
 
 def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
-    """One run as it is; several as their mean, the deviation shaded and each run as a thin line."""
+    """One run as it is; several as their mean, the deviation shaded and each run as a thin line behind."""
     look: dict[str, Any] = {"color": colour(group.strategy), "linestyle": dashes(group)}
     if len(curves) == 1:
         (x, y), every = curves[0], max(1, len(curves[0][0]) // 10)
         axes.plot(
-            x, y, label=group.label, marker=marker(group.strategy), markersize=4, markevery=every, **look
+            x,
+            y,
+            label=words(group.label),
+            marker=marker(group.strategy),
+            markersize=4,
+            markevery=every,
+            **look,
         )
         return
     for x, y in curves:
@@ -244,7 +250,7 @@ def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
     axes.plot(
         grid,
         mean,
-        label=group.label,
+        label=words(group.label),
         marker=marker(group.strategy),
         markersize=4,
         markevery=max(1, len(grid) // 8),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,28 @@ def read_records(folder: Path) -> Records:
         except ValueError as error:
             raise RunFolderError(f"line {number} of {str(path)!r} is damaged: {error}") from None
     return Records(tuple(rows), torn=tail != "")
+
+
+def check_order(rows: Sequence[RoundRecord], folder: Path) -> None:
+    """Refuse records with a line that is missing, doubled or of another run.
+
+    Rounds must be 1, 2, 3, ..., and time and traffic must never fall.
+    """
+    path, seconds, traffic = str(folder / "records.jsonl"), 0.0, 0
+    for number, row in enumerate(rows, 1):
+        if row.round != number:
+            raise RunFolderError(
+                f"line {number} of {path!r} is of round {row.round}; a line is missing or doubled: put it "
+                "right"
+            )
+        if row.seconds < seconds or row.traffic < traffic:
+            what = (
+                f"seconds fall from {seconds!r} to {row.seconds!r}"
+                if row.seconds < seconds
+                else f"traffic falls from {traffic!r} to {row.traffic!r}"
+            )
+            raise RunFolderError(f"line {number} of {path!r} does not follow the one before: {what}")
+        seconds, traffic = row.seconds, row.traffic
 
 
 def read_record(line: str) -> RoundRecord:
@@ -99,7 +121,7 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flaw(value: Any) -> tuple[str, str] | None:
-    """Where a number is not finite or too large to handle, and what is wrong with it, if any is."""
+    """What is not finite, or too large to be dealt with: the place and what is wrong there, if anything."""
     if isinstance(value, (int, float)):
         return None if abs(value) < LARGEST else ("", f"is {_short(value)}, not a number below {LARGEST:g}")
     if isinstance(value, str):

@@ -5,31 +5,36 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from heroes.errors import printable
 from heroes.messages import ClientRecord, Floats, RoundRecord
 from heroes.report.runs import RunData
-from heroes.report.style import COMPUTE, TRANSFER, WAITING, dress, legend, new_figure
+from heroes.report.style import COMPUTE, LONGEST_TITLE, TRANSFER, WAITING, dress, legend, new_figure, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_CLIENTS = 40  # in a timeline
 MOST_DEVICES = 12
+LONGEST_DEVICE = 30  # characters of its name
 READABLE_CELLS = 8  # blocks on a side up to which the counters fit into their cells
 
 
 def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
-    """How long every client of a round, by default the last, computed, transferred and waited."""
+    """How long every client of a round, by default the last, computed, transferred and waited.
+
+    Of many clients the slowest and the fastest are shown.
+    """
     row = next((row for row in reversed(run.rows) if row.clients and number in (None, row.round)), None)
     if row is None:
         return None
-    clients = sorted(row.clients, key=lambda each: (each.device, each.client), reverse=True)
+    clients, which = _drawn(row.clients)
     figure, (axes,) = new_figure(1.6 + 0.24 * len(clients))
-    names = [f"{each.client} · {each.device} · width {each.width} · τ {each.tau}" for each in clients]
-    start = np.zeros(len(clients))
+    places, start = np.arange(len(clients)), np.zeros(len(clients))
     for key, shade, hatched in (
         ("compute_seconds", COMPUTE, ""),
         ("transfer_seconds", TRANSFER, ""),
@@ -37,7 +42,7 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
     ):
         length = np.array([getattr(each, key) for each in clients], float)
         axes.barh(
-            names,
+            places,
             length,
             left=start,
             color=shade,
@@ -46,7 +51,11 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
             label=key.removesuffix("_seconds"),
         )
         start += length
-    dress(axes, f"Round {row.round} of {_called(run)}", f"{run.clock} time in the round (s)", "client")
+    axes.set_yticks(places, [words(_described(each)) for each in clients])
+    axes.set_ylim(-0.6, len(clients) - 0.4)
+    if len(clients) < len(row.clients):
+        axes.axhline(len(clients) / 2 - 0.5, color="black", linestyle=":", linewidth=1)
+    dress(axes, f"Round {row.round} of {_called(run)}", f"{run.clock} time in the round (s)", which)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", labelsize=8)
     legend(figure, axes)
@@ -73,7 +82,7 @@ def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
         empty.remove()
     shown = axes[: len(chosen)]
     figure.colorbar(shown[0].images[0], ax=shown, label="counter relative to the round's mean", shrink=0.8)
-    figure.suptitle(f"Local steps of every block, {_called(run)}", fontsize=11)
+    figure.suptitle(words(f"Local steps of every block, {_called(run)}", LONGEST_TITLE), fontsize=11)
     return figure
 
 
@@ -86,8 +95,8 @@ def widths_and_steps(run: RunData) -> Figure | None:
     figure, (left, right) = new_figure(1.9 + 0.5 * len(devices), rows=2)
     _width_shares(left, devices)
     names = list(devices)[::-1]
-    boxes = right.boxplot(
-        [[entry.tau for entry in devices[name]] for name in names],
+    boxes = right.bxp(
+        [_spread([entry.tau for entry in devices[name]]) for name in names],
         orientation="horizontal",
         widths=0.6,
         patch_artist=True,
@@ -96,16 +105,41 @@ def widths_and_steps(run: RunData) -> Figure | None:
         box.set_facecolor(WAITING)
     for middle in boxes["medians"]:
         middle.set_color("black")
-    right.set_yticks(range(1, len(names) + 1), names)
+    right.set_yticks(range(1, len(names) + 1), [words(name, LONGEST_DEVICE) for name in names])
     dress(right, "Local steps", "τ: local steps in a round", "device class")
     right.grid(visible=False, axis="y")
     right.set_xlim(left=0)
-    figure.suptitle(f"What devices were given, {_called(run)}", fontsize=11)
+    figure.suptitle(words(f"What devices were given, {_called(run)}", LONGEST_TITLE), fontsize=11)
     return figure
 
 
+def _drawn(clients: Sequence[ClientRecord]) -> tuple[list[ClientRecord], str]:
+    """The clients of a timeline, the first at the bottom, and what to call them.
+
+    All are sorted by device; of many, the slowest and the fastest are taken by time.
+    """
+    if len(clients) <= MOST_CLIENTS:
+        return sorted(clients, key=lambda each: (each.device, each.client), reverse=True), "client"
+    ordered = sorted(clients, key=lambda each: each.compute_seconds + each.transfer_seconds)
+    shown = [*ordered[: MOST_CLIENTS // 2], *ordered[-MOST_CLIENTS // 2 :]]
+    return shown, f"{len(shown)} of {len(clients):,} clients shown: the fastest and the slowest"
+
+
+def _described(client: ClientRecord) -> str:
+    device = printable(client.device, LONGEST_DEVICE)
+    return f"{client.client} · {device} · width {client.width} · τ {client.tau}"
+
+
+def _spread(taus: Sequence[int]) -> dict[str, Any]:
+    """What a box shows of some numbers of local steps; outliers of the same number are one dot."""
+    from matplotlib.cbook import boxplot_stats
+
+    (found,) = boxplot_stats(np.array(taus, float))
+    return {**found, "fliers": np.unique(found["fliers"])}
+
+
 def _called(run: RunData) -> str:
-    return f"{run.strategy}, seed {run.seed}"
+    return f"{printable(run.strategy, 20)}, seed {run.seed}"
 
 
 def _grid(row: RoundRecord) -> Floats | None:
@@ -155,8 +189,11 @@ def _width_shares(axes: Axes, devices: dict[str, list[ClientRecord]]) -> None:
     start = np.zeros(len(names))
     for width, shade in zip(widths, shades, strict=True):
         share = np.array([100 * np.mean([entry.width == width for entry in devices[name]]) for name in names])
-        axes.barh(names, share, left=start, color=shade, edgecolor="white", label=f"width {width}")
+        axes.barh(
+            range(len(names)), share, left=start, color=shade, edgecolor="white", label=f"width {width}"
+        )
         start += share
+    axes.set_yticks(range(len(names)), [words(name, LONGEST_DEVICE) for name in names])
     dress(axes, "Widths", "share of assignments (%)", "device class")
     axes.grid(visible=False, axis="y")
     axes.set_xlim(0, 100)

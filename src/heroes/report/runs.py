@@ -164,7 +164,7 @@ def repeated(runs: Sequence[RunData], groups: Sequence[Group]) -> list[str]:
 
 
 def differences(runs: Sequence[RunData]) -> dict[str, list[Any]]:
-    """The settings in which runs differ, with the value of every run; None if a run has none."""
+    """The settings in which runs differ, each with its value in every run; None where a run has none."""
     all_settings = [run.settings for run in runs]
     keys = dict.fromkeys(key for settings in all_settings for key in settings)
     table = {key: [settings.get(key) for settings in all_settings] for key in keys}

@@ -7,11 +7,13 @@ figure is made.
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from heroes.errors import HeroesError, RunFolderError
+from heroes.errors import HeroesError, printable
+from heroes.report.files import write_whole
 from heroes.report.runs import Group
 from heroes.strategies import registry
 
@@ -20,27 +22,23 @@ if TYPE_CHECKING:
     from matplotlib.axis import XAxis
     from matplotlib.figure import Figure
 
-# of Okabe and Ito's palette, for strategies without a look of their own
-SPARE = (
-    "#000000",
-    "#56B4E9",
-    "#999999",
-)
+SPARE = ("#000000", "#56B4E9", "#999999")  # of Okabe and Ito's palette, for those without a look of their own
 SPARE_MARKERS = ("P", "X", "*", "p", "h")
 DASHES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx")
 COMPUTE, TRANSFER, WAITING = "#404040", "#56B4E9", "#DDDDDD"
 WIDTH = 5.4  # inches; narrow, so that the text can still be read when a phone shrinks it
 DOTS_PER_INCH = 160
+LONGEST_TITLE, LONGEST_LABEL = 80, 60  # characters
 MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[report]'"
 
 
 def look(strategy: str) -> tuple[str, str]:
-    """Colour and marker of a strategy, the same in every figure; a spare one if it has none."""
+    """Colour and marker of a strategy, the same in every figure; a spare look for one without its own."""
     known = registry.look(strategy)
     if known is not None:
         return known
-    number, place = divmod(crc32(strategy.encode()), len(SPARE))
+    number, place = divmod(crc32(strategy.encode(errors="backslashreplace")), len(SPARE))
     return SPARE[place], SPARE_MARKERS[number % len(SPARE_MARKERS)]
 
 
@@ -72,11 +70,21 @@ def new_figure(height: float = 3.4, rows: int = 1, columns: int = 1) -> tuple[Fi
     return figure, list(axes.flat)
 
 
+def words(text: str, most: int = LONGEST_LABEL) -> str:
+    """Text for a figure, whoever wrote it: shortened, not read as mathematics, shown in legends.
+
+    >>> words("$x^$"), words("_mine")
+    ('\\\\$x^\\\\$', ' _mine')
+    """
+    plain = printable(text, most).replace("$", r"\$")
+    return f" {plain}" if plain.startswith("_") else plain
+
+
 def dress(axes: Axes, title: str, x: str, y: str, *, grid: bool = True) -> None:
     """Title, labels with units, and a quiet frame."""
-    axes.set_title(title, fontsize=11, loc="left")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_title(words(title, LONGEST_TITLE), fontsize=11, loc="left")
+    axes.set_xlabel(words(x))
+    axes.set_ylabel(words(y))
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     if grid:
@@ -112,18 +120,14 @@ def as_bytes(figure: Figure, kind: str) -> bytes:
 
     content = io.BytesIO()
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with matplotlib.rc_context({"svg.hashsalt": "heroes", "svg.fonttype": "path"}):
+    with matplotlib.rc_context({"svg.hashsalt": "heroes", "svg.fonttype": "path"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for the letter
         figure.savefig(content, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
     return content.getvalue()
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as PNG and as SVG; `stem` is the path without its ending."""
-    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        for path in paths:
-            path.write_bytes(as_bytes(figure, path.suffix[1:]))
-    except OSError as error:
-        raise RunFolderError(f"cannot write to {str(stem.parent)!r}: {error.strerror}") from None
-    return paths
+    return [
+        write_whole(stem.with_name(f"{stem.name}.{kind}"), as_bytes(figure, kind)) for kind in ("png", "svg")
+    ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from heroes.errors import printable
 from heroes.messages import RoundRecord
 from heroes.report.metrics import Metric
 
@@ -109,7 +110,7 @@ class Summary:
         return [*rows, *((name, text) for name, text in sometimes if text)]
 
     def __str__(self) -> str:
-        return "\n".join(f"{name + ':':<15}{text}" for name, text in self.lines())
+        return "\n".join(printable(f"{name + ':':<15}{text}") for name, text in self.lines())
 
     def as_json(self) -> dict[str, Any]:
         """As plain values; in a run that goes by accuracy its scores have that name as well."""

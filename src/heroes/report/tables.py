@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from heroes.errors import printable
+
+_LONGEST_CELL = 200  # characters
+
 
 @dataclass(frozen=True)
 class Table:
@@ -23,12 +27,17 @@ class Table:
         heroes   0.5
         fedavg  11.0
         """
-        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        table = [[printable(cell, _LONGEST_CELL) for cell in row] for row in (self.header, *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         body = [
             "  ".join(
                 text.rjust(width) if place else text.ljust(width)
                 for place, (text, width) in enumerate(zip(row, widths, strict=True))
             )
-            for row in (self.header, *self.rows)
+            for row in table
         ]
-        return [self.title, *(line.rstrip() for line in body), *([self.note] if self.note else [])]
+        return [
+            printable(self.title),
+            *(line.rstrip() for line in body),
+            *([printable(self.note)] if self.note else []),
+        ]

@@ -13,12 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
-from safetensors.torch import save
 from torch import Tensor
 
 from heroes.errors import RunFolderError
 from heroes.messages import RoundRecord, ServerState, plain
-from heroes.runs import checkpoints
+from heroes.runs import checkpoints, final
+from heroes.runs.files import draft_of, flush_folder, write_changed
 
 if sys.platform != "win32":
     import fcntl
@@ -26,42 +26,61 @@ if sys.platform != "win32":
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
 PARTS = "parts"  # in environment.json: what is not built in, and where it came from
-FILES = ("config.toml", "records.jsonl", "model.safetensors", "environment.json")
+CONFIG, RECORDS, MODEL, ENVIRONMENT = FILES = (
+    "config.toml",  # removed first and written first: without it the rest is no run
+    "records.jsonl",
+    "model.safetensors",
+    "environment.json",
+)
 
 
 class RunFolder:
     """Opened at the start of a run; every round is written before the next begins.
 
-    `origins` says where parts of the run came from that are not built in. `after` goes on with the run in the
-    folder: its first so many rounds are kept, whatever came later is to be done again.
+    Args:
+        config_toml: the text of config.toml; None if the file in the folder is to stay.
+        origins: where the parts of the run that are not built in came from.
+        after: how many rounds of the run in the folder are kept; later ones are done again.
+        settings: what every checkpoint keeps with it.
     """
 
     def __init__(
         self,
         path: Path,
-        config_toml: str,
+        config_toml: str | None,
         origins: Mapping[str, Any] | None = None,
         *,
         overwrite: bool = False,
         after: int | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = path
+        self._settings = settings or {}
         if after is None:
             refuse_taken(path, overwrite)
         try:
-            if after is None:
-                path.mkdir(parents=True, exist_ok=True)
-                for name in FILES:
-                    (path / name).unlink(missing_ok=True)
-                checkpoints.remove_all(self.checkpoints)
-            else:
-                _keep_rounds(path / "records.jsonl", after)
-            (path / "config.toml").write_text(config_toml, encoding="utf-8")
-            text = json.dumps(environment() | ({PARTS: origins} if origins else {}), indent=2)
-            (path / "environment.json").write_text(f"{text}\n", encoding="utf-8")
-            self._records = (path / "records.jsonl").open("a", encoding="utf-8")
+            self._clear(everything=after is None)
+            if after is not None:
+                _keep_rounds(path / RECORDS, after)
+            if config_toml is not None:
+                write_changed(path / CONFIG, config_toml.encode())
+            if after:
+                _reopen(path / RECORDS)
+            _describe(path, origins)
+            self._records = (path / RECORDS).open("a", encoding="utf-8")
         except OSError as error:
             raise _unwritable(path, error) from None
+
+    def _clear(self, everything: bool) -> None:
+        """Take away what a process left that was killed while it wrote, or everything of another run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            draft_of(self.path / name).unlink(missing_ok=True)
+            if everything:
+                (self.path / name).unlink(missing_ok=True)
+        if everything:
+            checkpoints.remove_all(self.checkpoints)
+            flush_folder(self.path)
 
     @property
     def checkpoints(self) -> Path:
@@ -71,7 +90,7 @@ class RunFolder:
         """Write down where the run can go on from, after the records that lead there."""
         with self._writing("rounds before this one are kept"):
             os.fsync(self._records.fileno())
-        checkpoints.write(self.checkpoints, state)
+        checkpoints.write(self.checkpoints, state, self._settings)
 
     def append(self, record: RoundRecord) -> None:
         """Write a round down and flush it."""
@@ -79,12 +98,10 @@ class RunFolder:
             self._records.write(json.dumps(plain(record), allow_nan=False) + "\n")
             self._records.flush()
 
-    def write_model(self, tensors: Mapping[str, Tensor]) -> None:
-        """The global tensors, whole or not at all."""
-        final, draft = self.path / "model.safetensors", self.path / "model.safetensors.part"
+    def write_model(self, tensors: Mapping[str, Tensor], origin: Mapping[str, Any]) -> None:
+        """The global tensors and where they come from, whole or not at all."""
         with self._writing("the model is in the last checkpoint"):
-            draft.write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}))
-            os.replace(draft, final)
+            final.write(self.path / MODEL, tensors, origin)
 
     def close(self) -> None:
         with suppress(OSError):  # whatever could not be written has been said
@@ -142,21 +159,40 @@ def _unwritable(path: Path, error: OSError) -> RunFolderError:
 
 
 def _keep_rounds(records: Path, rounds: int) -> None:
-    """Cut the records off after so many rounds, the last of which is no longer the end of the run."""
-    lines = records.read_text(encoding="utf-8").split("\n")[:rounds]
+    """Cut the records off after so many rounds."""
+    content = records.read_bytes() if records.exists() else b""
+    lines = content.split(b"\n")[:-1][:rounds]
     if len(lines) < rounds or not all(lines):
         raise RunFolderError(
             f"{str(records)!r} has fewer rounds than the checkpoint; it was changed or damaged"
         )
-    if lines:
-        last = json.loads(lines[-1])
-        by_width: dict[str, Any] = {
-            key: {} for key in ("scores_by_width", "accuracy_by_width") if key in last
-        }
-        lines[-1] = json.dumps(last | by_width | {"stopped": None}, allow_nan=False)
-    draft = records.with_suffix(".part")
-    draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    os.replace(draft, records)
+    write_changed(records, b"".join(line + b"\n" for line in lines))
+
+
+def _reopen(records: Path) -> None:
+    """The last record is no longer the end of the run, if it was."""
+    *lines, end, _ = records.read_text(encoding="utf-8").split("\n")
+    last = json.loads(end)
+    by_width: dict[str, Any] = {key: {} for key in ("scores_by_width", "accuracy_by_width") if key in last}
+    again = json.dumps(last | by_width | {"stopped": None}, allow_nan=False)
+    write_changed(records, "".join(f"{line}\n" for line in [*lines, again]).encode())
+
+
+def write_end(
+    path: Path, origins: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: Mapping[str, Any]
+) -> None:
+    """What a finished run leaves besides its rounds, where its process was killed before it could."""
+    try:
+        _describe(path, origins)
+        final.write(path / MODEL, tensors, origin)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _describe(path: Path, origins: Mapping[str, Any] | None) -> None:
+    """Write down what the run runs on."""
+    text = json.dumps(environment() | ({PARTS: origins} if origins else {}), indent=2)
+    write_changed(path / ENVIRONMENT, f"{text}\n".encode())
 
 
 def refuse_taken(path: Path, overwrite: bool) -> None:
@@ -168,7 +204,7 @@ def refuse_taken(path: Path, overwrite: bool) -> None:
 def read_origins(folder: Path) -> dict[str, Any]:
     """Where the parts of a run came from that are not built in; nothing if that cannot be read."""
     try:
-        found = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+        found = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     parts = found.get(PARTS) if isinstance(found, dict) else None
@@ -186,11 +222,11 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "processors": os.cpu_count(),
-        **{name: _version(name) for name in packages},
+        **{name: version_of(name) for name in packages},
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:

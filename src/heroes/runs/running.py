@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from heroes import rounds
-from heroes.assemble import NOTHING, Own, OwnData, assembled, entered, stop_rule
+from heroes.assemble import Own, OwnData, assembled, entered, stop_rule
 from heroes.client.losses import Function
 from heroes.contracts import Sampler, Tracker
 from heroes.data import Progress
@@ -20,16 +20,16 @@ from heroes.errors import ConfigError
 from heroes.federation import Federation
 from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
-from heroes.report.records import read_config, read_records
+from heroes.report.records import read_records
 from heroes.report.runs import flat
 from heroes.report.summary import Summary
-from heroes.rounds import begin
-from heroes.runs.checkpoints import read_last
-from heroes.runs.folder import CHECKPOINTS, RunFolder, held, read_origins, refuse_taken
+from heroes.runs import configured, final
+from heroes.runs.configured import extended, of_folder
+from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, version_of, write_end
 from heroes.runs.interrupts import finishing_first
+from heroes.runs.resuming import last_state, rounds_on_record
 from heroes.runs.trackers import Audience, chosen
-from heroes.settings.config import Config, parse, to_toml
-from heroes.strategies import registry
+from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
 from heroes.transport.opening import Opener
 
@@ -43,6 +43,9 @@ class Run:
     federation: Federation
     folder: Path | None = None
     kept: tuple[RoundRecord, ...] = ()  # the records of a run without a folder
+    mended: tuple[
+        str, ...
+    ] = ()  # what was wrong with the folder of a finished run when `resume` came, and is right now
 
     @cached_property
     def records(self) -> tuple[RoundRecord, ...]:
@@ -112,26 +115,13 @@ def run(
             nullcontext() if out is None else held(Path(out)),
         ):  # the engine may take long to close
             origins = own.origins(config)
+            text, bound = configured.text(config), configured.bound(config)
             folder = (
-                None if out is None else RunFolder(Path(out), to_toml(config), origins, overwrite=overwrite)
+                None
+                if out is None
+                else RunFolder(Path(out), text, origins, overwrite=overwrite, settings=bound)
             )
             return _train(federation, config, folder, on_round, audience)
-
-
-MAY_CHANGE = (
-    "federation.rounds",
-    "federation.time_budget",
-    "federation.traffic_budget",
-    "federation.target_accuracy",
-    "federation.target",
-    "federation.target_loss",
-    "server.attempts",
-    "engine.",
-    "evaluation.",
-    "checkpoint.",
-)
-"""What may be different when a run goes on: when it ends, who carries it and how it is watched."""
-MAY_NOT = ("engine.clock", "evaluation.average")
 
 
 def resume(
@@ -164,51 +154,45 @@ def resume(
     config = extended(path, changes or {}, own)
     own.check_again(config, path)
     with entered(config, own, engine) as opener, held(path):
-        done = read_records(path).rows
+        before, done = of_folder(path, own), rounds_on_record(path)
         with assembled(config, opener, own, on_progress) as federation:
-            state = read_last(path / CHECKPOINTS, begin(federation))
-            stop = stop_rule(config)
-            if done and state.round == len(done) and (reason := stop.reason(done[-1])):
-                raise ConfigError(
-                    f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds "
-                    "would let it go on"
-                )
-            kept = RunFolder(path, to_toml(config), own.origins(config), after=state.round)
+            state = last_state(path, federation, before, config, done)
+            origins = own.origins(config)
+            if done and state.round == len(done) and (reason := stop_rule(config).reason(done[-1])):
+                return _finished(federation, config, path, origins, state, reason)
+            text = None if before == config else configured.text(config)
+            kept = RunFolder(path, text, origins, after=state.round, settings=configured.bound(config))
             return _train(federation, config, kept, on_round, audience, state, done)
 
 
-def extended(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Config:
-    """The configuration of the run in a folder with some keys changed, if they may be."""
-    before = _configured(folder, own)
-    after = before.changed(changes)
-    for key in before.differs(after):
-        if not key.startswith(MAY_CHANGE) or key in MAY_NOT:
-            raise ConfigError(
-                f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new "
-                "run"
-            )
-    return after
+def _finished(
+    federation: Federation,
+    config: Config,
+    path: Path,
+    origins: Mapping[str, Any],
+    state: ServerState[Any],
+    reason: str,
+) -> Run:
+    """Complete the folder of a finished run and return the run; an error if nothing is missing."""
+    tensors = federation.served(state)
+    flaw = final.flaw(path / MODEL, tensors, state.round)
+    lacks = [] if flaw is None else [f"{MODEL} {flaw}"]
+    lacks += [] if (path / ENVIRONMENT).exists() else [f"{ENVIRONMENT} was missing"]
+    if not lacks:
+        raise ConfigError(
+            f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let "
+            "it go on"
+        )
+    write_end(path, origins, tensors, _origin(federation, state))
+    federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)
+    return Run(config, state, federation, path, mended=tuple(lacks))
 
 
-def _configured(folder: Path, own: Own) -> Config:
-    """The configuration in a run folder; if its strategy is missing, an error that says whose it was."""
-    tree = read_config(folder)
-    section = tree.get("strategy")
-    name = section.get("name") if isinstance(section, Mapping) else None
-    given = None if own.strategy is None else own.strategy.name
-    if isinstance(name, str) and name not in registry.names() and name != given:
-        raise ConfigError(f"the run in {str(folder)!r} used the strategy {name!r}, {_missing(folder)}")
-    return parse(tree, own.strategy_class)
-
-
-def _missing(folder: Path) -> str:
-    """Where a missing strategy came from, and how to get it back."""
-    was = read_origins(folder).get("strategy", {})
-    if was.get("package"):
-        return f"which the package {was['package']!r} brought: install it, then resume"
-    return (
-        f"which came from the module {was.get('module')!r}: call heroes.resume(folder, strategy=...) with it"
-    )
+def _origin(federation: Federation, state: ServerState[Any]) -> dict[str, Any]:
+    """What is written into the file of the model."""
+    strategy = federation.strategy
+    about = {"round": state.round, "strategy": strategy.name, "width": strategy.widths[-1]}
+    return about | {"version": version_of("heroes-fl")}
 
 
 def _audience(track: Sequence[str | Tracker], on_progress: Progress | None) -> Audience:
@@ -253,7 +237,8 @@ def _train(
     finally:
         if folder is not None:
             if state is not None:
-                folder.write_model(federation.served(state))  # also when interrupted: nothing earned is lost
+                # also when interrupted
+                folder.write_model(federation.served(state), _origin(federation, state))
             folder.close()
     assert state is not None
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)

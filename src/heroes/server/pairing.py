@@ -1,8 +1,9 @@
 """Matches updates with the plan, and lets nothing pass but whole answers to open assignments.
 
 The one place that notices lost, unknown or broken updates. Updates are handed on in plan order whatever order
-they arrive in, so sums do not depend on the engine. Every refusal is counted under a cause: unknown, twice,
-round, nonce, names, shape, type, finite, samples, extras; engines add malformed, silent and failed.
+they arrive in, so sums do not depend on the engine. Every refusal has a cause under which it is counted:
+unknown, twice, round, nonce, names, shape, type, finite, samples, extras; engines add malformed, forged,
+silent and failed.
 """
 
 from __future__ import annotations
@@ -117,8 +118,6 @@ def fault(update: Update, expected: Expected) -> tuple[str, str] | None:
         )
     if not _whole(update.samples) or not 1 <= update.samples <= MOST_SAMPLES:
         return f"it says it has {update.samples!r} samples", "samples"
-    if (why := _wrong_extra(update.extras, expected)) is not None:
-        return why, "extras"
     for name, tensor in update.tensors.items():
         if not isinstance(tensor, Tensor) or tensor.dtype != expected.dtype:
             return (
@@ -129,7 +128,8 @@ def fault(update: Update, expected: Expected) -> tuple[str, str] | None:
             return f"{name} has shape {tuple(tensor.shape)} instead of {expected.shapes[name]}", "shape"
         if not _finite(tensor):
             return f"{name} is not finite", "finite"
-    return None
+    why = _wrong_extra(update.extras, expected)
+    return None if why is None else (why, "extras")
 
 
 def cleaned(update: Update, expected: Expected) -> Update:

@@ -12,7 +12,7 @@ import numpy as np
 
 from heroes.contracts import Timing
 from heroes.fleet.wall import learned
-from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState
+from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState, plain
 from heroes.server.pairing import Pairing
 
 M = TypeVar("M")
@@ -79,7 +79,7 @@ def record(
         traffic=state.bytes_up + state.bytes_down,
         learning_rate=plan.assignments[0].learning_rate,
         loss=float(np.mean(losses)) if losses else None,
-        facts={**plan.facts, **tried.facts},
+        facts=plain({**plan.facts, **tried.facts}),
         missing=tuple(answers.lost),
         clients=tuple(_client(n, a, tried) for n, a in enumerate(plan.assignments)),
         lost=dict(sorted(Counter(one.cause for one in lost).items())),

@@ -57,7 +57,7 @@ class DataConfig(Section):
     partition: str = "gamma"
     """how examples are shared out over clients"""
     gamma: Annotated[float, Field(ge=0, le=100)] = 40.0
-    """for partition gamma: percent of a client's examples that come from its main class"""
+    """for partitions gamma, gamma_all and by_device: percent of a client's examples from its main class"""
     alpha: Positive = 0.5
     """for partition dirichlet: concentration; smaller is less even"""
     phi: Annotated[int, Field(ge=0)] = 40

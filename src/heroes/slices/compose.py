@@ -6,15 +6,16 @@ R, O),
 
     W[k, a*I + i, b*O + o] = sum_r V[k*I + i, r] * U[a*p + b, r, o]
 
-Torch keeps a weight as (outputs, inputs, *kernel). An axis may be stacked from equal parts (the gates of an
-LSTM, the Q, K and V of attention): each part is split into groups by itself, so that a group holds the same
-hidden units in all parts.
+Torch keeps a weight as (outputs, inputs, *kernel). An axis may be stacked from parts (the gates of an LSTM,
+the Q, K and V of attention, a concatenation, whose parts may be unequal): each part is split into groups by
+itself, so that a group holds the same hidden units in all parts.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -29,6 +30,13 @@ class Layout:
     kernel: tuple[int, ...] = ()
     output_parts: int = 1
     input_parts: int = 1
+    output_sizes: tuple[int, ...] = ()  # of unequal parts
+    input_sizes: tuple[int, ...] = ()
+
+    @property
+    def stacked(self) -> bool:
+        """Whether an axis has more than one part."""
+        return self.output_parts > 1 or self.input_parts > 1 or bool(self.output_sizes or self.input_sizes)
 
     @property
     def positions(self) -> int:
@@ -59,7 +67,25 @@ def compose(basis: Tensor, coefficient: Tensor, layout: Layout) -> Tensor:
     u = as_grid(coefficient, layout, rank, width).permute(3, 1, 4, 0, 2).reshape(-1, rank)  # part, b, o, a: r
     w = (u @ basis.t()).view(width * layout.outputs, width, layout.positions, t, -1)  # outputs, a, k, part, i
     w = w.permute(0, 2, 3, 1, 4).reshape(width * layout.outputs, *layout.kernel, width * layout.inputs)
+    if layout.output_sizes:
+        w = w.index_select(0, part_order(layout.output_sizes, width).to(w.device))
+    if layout.input_sizes:
+        w = w.index_select(-1, part_order(layout.input_sizes, width).to(w.device))
     return w.movedim(-1, 1)  # channels last in memory
+
+
+@lru_cache(maxsize=256)
+def part_order(sizes: tuple[int, ...], width: int) -> Tensor:
+    """Where each place of an axis stacked from such parts lies when the axis is ordered by groups.
+
+    `sizes` are those at width 1; within a group, parts follow each other.
+
+    >>> part_order((2, 1), 2).tolist()
+    [0, 1, 3, 4, 2, 5]
+    """
+    with torch.inference_mode(False):  # it is kept, and training needs it too
+        by_group = torch.arange(width * sum(sizes)).view(width, -1)
+        return torch.cat([part.reshape(-1) for part in by_group.split(sizes, dim=1)])
 
 
 def as_grid(coefficient: Tensor, layout: Layout, rank: int, width: int) -> Tensor:
@@ -79,6 +105,10 @@ def unfold(weight: Tensor, layout: Layout) -> Tensor:
     """The weight as the matrix (k*I, p*p*O) that basis and coefficient factorise."""
     width = weight.shape[0] // layout.outputs
     s, t = layout.output_parts, layout.input_parts
+    if layout.output_sizes:
+        weight = weight[part_order(layout.output_sizes, width).argsort()]
+    if layout.input_sizes:
+        weight = weight[:, part_order(layout.input_sizes, width).argsort()]
     w = weight.reshape(s, width, layout.outputs // s, t, width, layout.inputs // t, layout.positions)
     return w.permute(6, 3, 5, 4, 1, 0, 2).reshape(layout.basis_rows, width**2 * layout.outputs)
 

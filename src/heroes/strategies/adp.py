@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import model_validator
 
 from heroes.fields import Positive, Whole
 from heroes.messages import Cohort, Facts, Floats, Plan, ServerState, Update
+from heroes.planning.belief import believed, bounded
 from heroes.slices.cuts import Part
 from heroes.strategies.base import Answers, Duties, Strategy
 
@@ -32,8 +33,13 @@ class AdpMemory:
     smoothness: float | None = None  # beta
     divergence: float | None = None  # delta
 
+    def fits(self, begin: AdpMemory) -> bool:
+        """Whether a run that began so can have come to this: a checkpoint from outside may say anything."""
+        return self.tau >= 1
+
 
 State = ServerState[AdpMemory]
+T = TypeVar("T")
 
 
 class Adp(Strategy):
@@ -147,9 +153,11 @@ def objective(
 
 def _memory(tau: int, seen: Sequence[Update], before: AdpMemory) -> AdpMemory:
     """Sample-weighted means of rho and beta, and delta; what nobody could tell keeps its last value."""
+    seen = _with_bounded_samples(seen)
 
     def mean(name: str, last: float | None) -> float | None:
         told = [(u.measured[name], u.samples) for u in seen if math.isfinite(u.measured.get(name, math.nan))]
+        told = _believed(told, [value for value, _ in told])
         total = sum(samples for _, samples in told)
         return sum(value * samples for value, samples in told) / total if total else last
 
@@ -161,12 +169,24 @@ def _memory(tau: int, seen: Sequence[Update], before: AdpMemory) -> AdpMemory:
     )
 
 
+def _with_bounded_samples(seen: Sequence[Update]) -> list[Update]:
+    """The updates without shares of data so large that one of them would outweigh the others."""
+    samples = bounded([u.samples for u in seen])
+    return [replace(u, samples=int(most)) for u, most in zip(seen, samples, strict=True)]
+
+
+def _believed(told: Sequence[T], sizes: Sequence[float]) -> list[T]:
+    """Those whose size is believed."""
+    return [one for one, good in zip(told, believed(sizes), strict=True) if good]
+
+
 def divergence(seen: Sequence[Update], last: float | None) -> float | None:
     """delta = sum_i D_i |g_i - g| / D, with g the sample-weighted mean of the clients' gradients g_i."""
     import torch
 
     told = [(u.extras["gradient"].double(), u.samples) for u in seen if "gradient" in u.extras]
     told = [(gradient, samples) for gradient, samples in told if bool(torch.isfinite(gradient).all())]
+    told = _believed(told, [float(gradient.norm()) for gradient, _ in told])
     if not told:
         return last
     weights = torch.tensor([samples for _, samples in told], dtype=torch.float64)

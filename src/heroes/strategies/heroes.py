@@ -15,6 +15,7 @@ from pydantic import model_validator
 
 from heroes.fields import NotNegative, Positive, Whole
 from heroes.messages import Cohort, Facts, Floats, Integers, Plan, ServerState, Tensors
+from heroes.planning.belief import believed
 from heroes.planning.loads import Load, assignments
 from heroes.planning.pacing import (
     Deadline,
@@ -48,6 +49,10 @@ class HeroesMemory:
     estimates: Estimates | None = None
     pace_scale: float | None = None
     reducing_error: float = 0.0
+
+    def fits(self, begin: HeroesMemory) -> bool:
+        """Whether a run that began so can have come to this: a checkpoint from outside may say anything."""
+        return len(self.counters) == len(begin.counters) and min(self.counters) >= 0
 
 
 State = ServerState[HeroesMemory]
@@ -261,12 +266,12 @@ class _Seen:
 
 
 def mean_estimates(seen: Sequence[Mapping[str, float]], before: Estimates | None) -> Estimates | None:
-    """Plain means over clients; an estimate that no client could give keeps its last value."""
+    """Plain means over the believed clients; an estimate that none could give keeps its value."""
 
     def mean(name: str) -> float | None:
         values = [v for e in seen if (v := e.get(name)) is not None and np.isfinite(v) and v >= 0]
         if values:
-            return float(np.mean(values))
+            return float(np.mean(np.array(values)[believed(values)]))
         return getattr(before, name) if before is not None else None
 
     loss = mean("loss")

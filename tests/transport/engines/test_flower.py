@@ -173,7 +173,11 @@ def test_messages_are_little_larger_than_the_tensors_of_the_cifar_cnn(world, wid
     values = order_of(
         Task(world.assignment(round=900, client=99, nonce=2**62, learning_rate=1 / 30), tensors, 2**62)
     )
-    message = Message(content({**values, "bits": bits}, tensors=joined(packed)), 2**62, MessageType.TRAIN)
+    message = Message(
+        content({**values, "bits": bits, "digest": "0" * 16}, tensors=joined(packed)),
+        2**62,
+        MessageType.TRAIN,
+    )
     message.metadata.__dict__["_message_id"] = "0" * 64
     objects = get_all_nested_objects(message)
     size = sum(len(part.deflate()) for part in objects.values())
@@ -264,14 +268,44 @@ def test_a_node_that_is_gone_costs_its_client_only(tiny):
     assert entry.missing == (Lost(3, "its node is not there"),)
 
 
-def test_a_node_that_forgot_the_configuration_is_asked_again(tiny):
+@pytest.mark.parametrize("kept", [None, "seed = 2"])
+def test_a_node_that_forgot_the_configuration_or_kept_another_runs_is_told_in_the_same_round(tiny, kept):
     there, here, grid = tiny()
     state = here.strategy.begin(0)
     run_round(there, state)
-    grid.nodes[103].state.clear()
+    context = grid.nodes[103]
+    context.state.clear()
+    if kept is not None:
+        context.state["heroes"] = ConfigRecord({"config": kept})
     _, entry = run_round(there, state)
-    assert [lost.client for lost in entry.missing] == [3]
-    assert run_round(there, state)[1].missing == ()
+    assert entry == run_round(here, state)[1]
+    assert context.state.config_records["heroes"]["config"] == "seed = 1"
+    told = [m for m in grid.delivered[12:] if "config" in values_of(m.content)]
+    assert [m.metadata.dst_node_id for m in told] == [103]  # nobody else needs it again
+
+
+def test_a_node_that_does_not_take_the_configuration_costs_its_client_only(tiny):
+    there, here, grid = tiny()
+    state = here.strategy.begin(0)
+    run_round(there, state)
+    grid.instead[103] = lambda message: Message(content({"stranger": True}), reply_to=message)
+    _, entry = run_round(there, state)
+    assert [(lost.client, lost.reason) for lost in entry.missing] == [
+        (3, "its node does not know the configuration")
+    ]
+    assert len(grid.delivered) == 6 + 6 + 6 + 1  # who are you, two rounds, and one task again
+
+
+def test_a_node_never_trains_by_the_configuration_of_another_run(tiny):
+    there, here, grid = tiny()
+    asked = []
+    grid.app = client_app(
+        lambda text, client: asked.append(text) or (there.engine.trainer, there.engine.data)
+    )
+    for context in grid.nodes.values():
+        context.state["heroes"] = ConfigRecord({"config": "seed = 2"})
+    run_round(there, here.strategy.begin(0))
+    assert set(asked) == {"seed = 1"}
 
 
 def test_nodes_that_are_nobody_are_left_out_and_of_two_the_later_is_believed(tiny):
@@ -338,6 +372,47 @@ def test_an_answer_that_comes_late_is_counted_in_the_round_in_which_it_comes(tin
     assert entry.lost == {"round": 1}
     assert entry.missing == (Lost(3, "answers round 2 in round 3", "round", arrived=True),)
     assert sum(client.loss is not None for client in entry.clients) == 6
+
+
+def _as(reply, **lie):
+    """The same answer with other plain values."""
+    record = reply.content.config_records["heroes"]
+    values = values_of(reply.content) | lie
+    reply.content["heroes"] = ConfigRecord({**record, "values": json.dumps(values)})
+    return reply
+
+
+@pytest.mark.parametrize("lie", [{"client": 1}, {"client": 5}, {"round": 2}, {"nonce": 7}])
+def test_a_node_that_answers_as_another_client_is_refused_and_the_other_is_not(tiny, lie):
+    there, here, grid = tiny()
+    grid.instead[103] = lambda message: (
+        _as(grid.answer(message), **lie)
+        if message.metadata.message_type == MessageType.TRAIN
+        else grid.answer(message)
+    )
+    _, entry = run_round(there, here.strategy.begin(0))
+    assert [(lost.client, lost.cause, lost.arrived) for lost in entry.missing] == [(3, "forged", True)]
+    assert {client.client for client in entry.clients if client.loss is not None} == {0, 1, 2, 4, 5}
+
+
+def test_a_late_answer_under_another_name_counts_as_late_and_harms_nobody(tiny):
+    there, here, grid = tiny(task_seconds=0.05)
+    state, _ = run_round(there, here.strategy.begin(0))
+    grid.instead[103] = lambda message: None
+    state, _ = run_round(there, state)
+    grid.instead[103] = lambda message: _as(grid.answer(message), client=1, round=3)
+    _, entry = run_round(there, state)
+    assert (entry.lost, {lost.client for lost in entry.missing}) == ({"round": 1, "forged": 1}, {3})
+
+
+def test_nonces_do_not_follow_from_the_seed(tiny):
+    there, here, grid = tiny()
+    for _ in range(2):
+        run_round(there, here.strategy.begin(0))
+    nonces = [
+        values_of(m.content)["nonce"] for m in grid.delivered if m.metadata.message_type == MessageType.TRAIN
+    ]
+    assert len(set(nonces)) == len(nonces) == 12
 
 
 # real time
@@ -429,9 +504,24 @@ def test_a_client_that_boasts_does_not_make_the_others_narrow():
     fleet, costs = MeasuredFleet(Fleet(FLEETS["boards"], 4, 1)), Costs(*[np.array([1.0, 4.0, 9.0, 16.0])] * 4)
     measured = [Measurement(n, 1e6, training, 50, 10.0) for n, training in enumerate((1.0, 2.0, 1e-9))]
     known = fleet.status(np.arange(4), 1, 0, learned({}, measured))
-    assert known.speed.tolist() == [1e6, 5e5, 1e9, 1e6]  # the unknown one is like most others
+    # the unknown one is like most others
+    assert known.speed.tolist() == pytest.approx([1e6, 5e5, 4.8e6, 1e6])
     assert known.fastest == 2e6
     assert widths_afforded(known, costs, None).tolist() == [2, 2, 4, 2]
+
+
+@pytest.mark.parametrize("liars", range(1, 5))
+def test_several_clients_that_boast_do_not_make_the_others_narrow_either(liars):
+    fleet = MeasuredFleet(Fleet(FLEETS["boards"], 10, 1))
+    honest = fleet.guess.speed_of(np.arange(10)) * 7  # real machines are not as fast as was guessed
+    said = honest.copy()
+    said[np.argsort(honest)[:liars]] = 1e15  # the slowest lie most
+    seconds = [Measurement(n, speed, 1.0, 50, 10.0) for n, speed in enumerate(said)]
+    known = fleet.status(np.arange(10), 1, 0, learned({}, seconds))
+    assert known.fastest <= 5 * np.median(said) <= 5 * honest.max()
+    assert known.speed.max() <= 5 * honest.max()
+    others = np.argsort(honest)[liars:]
+    assert known.speed[others].tolist() == honest[others].tolist()
 
 
 def test_what_a_byte_takes_shows_when_there_are_more_of_them_and_is_forgotten():
@@ -502,9 +592,10 @@ def nodes():
     return grid
 
 
-def init(folder, *options):
+def init(folder, *options, seeded=True):
     """The command that writes an app, and what it said."""
     settings = ["federation.clients=4", "federation.cohort=2", "federation.rounds=2", "training.device=cpu"]
+    settings += ["seed=0"] if seeded else []
     command = [sys.executable, "-m", "heroes.cli", "flower", "init", str(folder), *options]
     done = subprocess.run(
         [*command, *(w for s in settings for w in ("--set", s))], capture_output=True, text=True, timeout=60
@@ -541,6 +632,18 @@ def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, t
     assert more.state.measured.keys() >= first.state.measured.keys()  # also of those who were not asked again
     with pytest.raises(ConfigError, match=r"engine\.clock cannot change"):
         heroes.resume(tmp_path / "run", {"engine.clock": "virtual", "federation.rounds": 9})
+
+
+def test_the_seed_stays_on_the_server(nodes, tmp_path, monkeypatch):
+    init(tmp_path / "app", seeded=False)
+    monkeypatch.syspath_prepend(str(tmp_path / "app"))
+    settings = {"out": str(tmp_path / "run"), "rounds": 1}
+    seed = flower_app.lead(settings, NOTHING, nodes).config.seed
+    assert seed > 2**32
+    travelled = [values_of(message.content) for message in nodes.delivered]
+    travelled += [file.read_text() for file in (tmp_path / "app").iterdir() if file.is_file()]
+    assert not [text for text in travelled if str(seed) in str(text)]
+    assert flower_app.lead({**settings, "rounds": 2}, NOTHING, nodes).config.seed == seed
 
 
 def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):

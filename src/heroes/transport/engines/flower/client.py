@@ -14,7 +14,15 @@ from flwr.clientapp import ClientApp
 from heroes.client.training import Trainer, one_thread
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, HeroesError, said
-from heroes.transport.engines.flower.messages import Shapes, content, joined, task_of, tensors_of, values_of
+from heroes.transport.engines.flower.messages import (
+    Shapes,
+    content,
+    digest_of,
+    joined,
+    task_of,
+    tensors_of,
+    values_of,
+)
 from heroes.transport.opening import Prepare
 from heroes.transport.wire import Frame, Parcels, update_frame
 from heroes.transport.workers.keeping import write_model
@@ -41,11 +49,18 @@ def _shapes(trainer: Trainer, width: int) -> Shapes:
     )
 
 
-def _resident(prepare: Prepare, context: Context) -> tuple[Trainer, FederatedData]:
-    """What this node trains with, from the configuration that it was sent."""
-    return prepare(
-        str(context.state.config_records["heroes"]["config"]), int(context.node_config["partition-id"])
-    )
+def _settled(prepare: Prepare, context: Context, text: str) -> tuple[Trainer, FederatedData]:
+    """What this node trains with under a configuration, which stays with the node."""
+    client = int(context.node_config["partition-id"])
+    trainer, data = prepare(text, client)
+    check_number(client, len(data.shares))
+    context.state["heroes"] = ConfigRecord({"config": text})
+    return trainer, data
+
+
+def _config(context: Context) -> str:
+    """The configuration that this node was told last; empty if it has begun anew."""
+    return str(context.state.config_records["heroes"]["config"]) if "heroes" in context.state else ""
 
 
 def check_number(client: int, clients: int) -> None:
@@ -55,15 +70,12 @@ def check_number(client: int, clients: int) -> None:
 
 
 def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
-    """Answer which client this node is, and keep the configuration."""
+    """Who this node is."""
     node = context.node_config
     try:
-        text, client = str(values_of(message.content)["config"]), int(node["partition-id"])
-        _, data = prepare(text, client)
-        check_number(client, len(data.shares))
-        context.state["heroes"] = ConfigRecord({"config": text})
+        _settled(prepare, context, str(values_of(message.content)["config"]))
         answer: dict[str, Any] = {
-            "client": client,
+            "client": int(node["partition-id"]),
             "keeps": "model-out" in node,
             "width": int(node.get("width", 0)),
         }
@@ -75,12 +87,16 @@ def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
 
 
 def _train(prepare: Prepare, message: Message, context: Context) -> Message:
-    """A trained task, in the configured number of bits, and how long it took."""
-    if "heroes" not in context.state:
-        return Message(content({"stranger": True}), reply_to=message)
+    """A trained task, in the configured number of bits, and how long it took.
+
+    A node that does not know the task's configuration asks for it.
+    """
     try:
-        trainer, data = _resident(prepare, context)
         values = values_of(message.content)
+        text = str(values.get("config", _config(context)))
+        if digest_of(text) != values["digest"]:
+            return Message(content({"stranger": True}), reply_to=message)
+        trainer, data = _settled(prepare, context, text)
         shapes = _shapes(trainer, values["width"])
         task = task_of(values, tensors_of(message.content, "tensors", shapes, values["bits"]))
         with one_thread() if values.get("one_thread") else nullcontext():
@@ -102,9 +118,9 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
 def _keep(prepare: Prepare, message: Message, context: Context) -> Message:
     """Write the final model where this node wants it."""
     try:
-        trainer, _ = _resident(prepare, context)
-        path = Path(str(context.node_config["model-out"]))
-        width = int(values_of(message.content)["width"])
+        values = values_of(message.content)
+        trainer, _ = _settled(prepare, context, str(values["config"]))
+        path, width = Path(str(context.node_config["model-out"])), int(values["width"])
         write_model(
             trainer.family, width, tensors_of(message.content, "tensors", _shapes(trainer, width)), path
         )

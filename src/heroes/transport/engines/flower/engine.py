@@ -15,13 +15,22 @@ from heroes.client.training import Trainer, one_thread
 from heroes.contracts import Measurement
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
-from heroes.errors import ConfigError, ExchangeError, TrainingError, said
+from heroes.errors import ConfigError, ExchangeError, TrainingError, printable, said
 from heroes.fleet.faults import Mask
 from heroes.fleet.wall import WallClock
 from heroes.messages import Assignment, Lost, Task, Tensors, Update
 from heroes.slices.exchange import pack_tensors
 from heroes.transport.engines.flower.grids import Link, simulated
-from heroes.transport.engines.flower.messages import content, data_of, joined, order_of, tensors_of, values_of
+from heroes.transport.engines.flower.messages import (
+    content,
+    data_of,
+    digest_of,
+    forged,
+    joined,
+    order_of,
+    tensors_of,
+    values_of,
+)
 from heroes.transport.opening import Parts
 from heroes.transport.wire import Frame, Parcels, read_update
 from heroes.transport.workers.pool import cores
@@ -35,11 +44,15 @@ _KEEP = f"{MessageType.QUERY}.keep"
 
 @dataclass(frozen=True)
 class _Sent:
-    """A message under way: its node, and its assignment; None if it asks the node who it is."""
+    """A message under way: to which node, and for which assignment; None is a question who it is.
+
+    `told`: the configuration went with the task.
+    """
 
     node: int
     at: float
     assignment: Assignment | None = None
+    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,16 +144,33 @@ class FlowerEngine(Scoring):
             task = make_task(assignment)
             if task.tensors is not tensors:  # clients may get the same slice
                 tensors = task.tensors
-                data = joined(tensors if self.down_bits == 32 else pack_tensors(tensors, self.down_bits))
-            alone = {"one_thread": True} if self.clock is None else {}
-            values = {**order_of(task), "bits": self.down_bits, **alone}
-            if self._push(
-                Message(content(values, tensors=data), places[assignment.client], MessageType.TRAIN),
-                assignment,
-            ):
+                data = self._joined(tensors)
+            if self._push(self._order(task, data, places[assignment.client]), assignment):
                 waiting[assignment.client] = assignment
             else:
                 yield Lost(assignment.client, "its node did not take the message")
+
+    def _joined(self, tensors: Tensors) -> bytes:
+        return joined(tensors if self.down_bits == 32 else pack_tensors(tensors, self.down_bits))
+
+    def _order(self, task: Task, data: bytes, node: int, **besides: str) -> Message:
+        """A task for a node, which belongs to this run's configuration and no other."""
+        alone = {"one_thread": True} if self.clock is None else {}
+        mark = {"bits": self.down_bits, "digest": digest_of(self.config)}
+        return Message(
+            content({**order_of(task), **mark, **alone, **besides}, tensors=data), node, MessageType.TRAIN
+        )
+
+    def _told(self, sent: _Sent, reply: Message, make_task: Callable[[Assignment], Task]) -> bool:
+        """Send a task again with the configuration, if the node does not know that; whether it was sent.
+
+        A node that was restarted, or kept another run's configuration, does not know it.
+        """
+        if sent.told or sent.assignment is None or not _is_strange(reply):
+            return False
+        task = make_task(sent.assignment)
+        order = self._order(task, self._joined(task.tensors), sent.node, config=self.config)
+        return self._push(order, sent.assignment, told=True)
 
     def _answer(
         self,
@@ -153,6 +183,8 @@ class FlowerEngine(Scoring):
         assert assignment is not None
         if waiting.get(assignment.client) is not assignment:
             yield from self._stray(sent, reply)
+            return
+        if self._told(sent, reply, make_task):
             return
         del waiting[assignment.client]
         found = self._read(assignment, reply, lambda: make_task(assignment).tensors)
@@ -177,19 +209,18 @@ class FlowerEngine(Scoring):
         """What a node answered, as an update if its tensors can be unpacked."""
         client = assignment.client
         if reply.has_error():
-            return Lost(client, f"Flower says: {' '.join(str(reply.error.reason).split())}"[:300])
+            return Lost(client, printable(f"Flower says: {' '.join(str(reply.error.reason).split())}", 300))
         try:
             values = values_of(reply.content)
             if values.get("stranger"):
-                self._nodes = {
-                    n: node for n, node in self._nodes.items() if node is None or node.client != client
-                }  # ask again
-                return Lost(client, "its node had begun anew and does not know the configuration yet")
+                return Lost(client, "its node does not know the configuration", arrived=True)
             if "error" in values:
-                return Lost(client, str(values["error"])[:300])
+                return Lost(client, printable(str(values["error"]), 300))
             update = read_update(Frame(values, {}))
-            if received is None:
-                return update
+            if received is None:  # whatever it says of itself, it is this assignment's
+                return replace(update, client=client, round=assignment.round, nonce=assignment.nonce)
+            if (why := forged(update, assignment)) is not None:
+                return Lost(client, why, "forged", arrived=True)
             sent = received()
             shapes = {name: tuple(tensor.shape) for name, tensor in sent.items()}
             update = replace(
@@ -306,11 +337,11 @@ class FlowerEngine(Scoring):
 
     # messages
 
-    def _push(self, message: Message, assignment: Assignment | None) -> bool:
+    def _push(self, message: Message, assignment: Assignment | None, told: bool = False) -> bool:
         node = message.metadata.dst_node_id
         for number in self.link.grid.push_messages([message]):
             if number:
-                self._open[str(number)] = _Sent(node, time.monotonic(), assignment)
+                self._open[str(number)] = _Sent(node, time.monotonic(), assignment, told)
                 return True
         return False
 
@@ -341,7 +372,9 @@ class FlowerEngine(Scoring):
                     f"client {node.client} wants width {width}; there are {', '.join(map(str, widths))}"
                 )
                 continue
-            records = content({"width": width}, tensors=joined(tensors_of_width(width)))
+            records = content(
+                {"width": width, "config": self.config}, tensors=joined(tensors_of_width(width))
+            )
             for name in self.link.grid.push_messages([Message(records, number, _KEEP)]):
                 messages[name] = node.client
         deadline = time.monotonic() + self.task_seconds
@@ -350,11 +383,19 @@ class FlowerEngine(Scoring):
             for reply in self.link.grid.pull_messages(list(messages)):
                 client = messages.pop(reply.metadata.reply_to_message_id)
                 why = reply.error.reason if reply.has_error() else values_of(reply.content).get("error")
-                troubles += [f"client {client}: {why}"] if why else []
+                troubles += [f"client {client}: {printable(str(why), 300)}"] if why else []
             time.sleep(_LONG)
         troubles += [f"client {client} did not answer" for client in messages.values()]
         if troubles:
             raise TrainingError(f"the final model is not everywhere: {'; '.join(troubles)}")
+
+
+def _is_strange(reply: Message) -> bool:
+    """Whether a node answered that it does not know the configuration of its task."""
+    try:
+        return not reply.has_error() and values_of(reply.content).get("stranger") is True
+    except ExchangeError:
+        return False
 
 
 @contextmanager

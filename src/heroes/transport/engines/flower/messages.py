@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
 from heroes.errors import ExchangeError, said
-from heroes.messages import Assignment, Selection, Task, Tensors
+from heroes.messages import Assignment, Selection, Task, Tensors, Update
 from heroes.slices.exchange import Packed, Upload, tensors_bytes, unpack_tensors, unpack_update
 from heroes.transport.wire import raw
 
@@ -96,6 +97,21 @@ def order_of(task: Task) -> dict[str, Any]:
     a = task.assignment
     values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
     return {**values, "width": a.selection.width, "seed": task.seed}
+
+
+def forged(update: Update, assignment: Assignment) -> str | None:
+    """Why an update does not come from the node that was given this assignment, or None."""
+    said, asked = (update.client, update.round), (assignment.client, assignment.round)
+    if said != asked:
+        return "it answers as client {} in round {}, but was asked as client {} in round {}".format(
+            *said, *asked
+        )
+    return None if update.nonce == assignment.nonce else "it does not know the nonce of its task"
+
+
+def digest_of(config: str) -> str:
+    """By which a task says which configuration it belongs to: a node may have kept that of another run."""
+    return sha256(config.encode()).hexdigest()[:16]
 
 
 def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:

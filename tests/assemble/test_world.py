@@ -1,0 +1,46 @@
+"""Data as the configuration shares it out, and what a run says of it."""
+
+import numpy as np
+import pytest
+import torch
+
+import heroes
+from heroes.assemble.world import federated
+from heroes.data import Dataset, Examples
+from heroes.settings.config import parse
+
+
+def rare(partition: str) -> list[str]:
+    """What is said when 10 clients share 1,000 examples, of which 10 are of the rarest class."""
+    labels = torch.from_numpy(np.repeat(np.arange(10), [10, *[110] * 9]))
+    examples = Examples(torch.zeros(len(labels), 2), labels)
+    config = parse({"data": {"partition": partition, "phi": 2}}).changed(
+        {"federation.clients": 10, "federation.cohort": 2}
+    )
+    said: list[str] = []
+    federated(config, Dataset(examples, examples), lambda what, done, total: said.append(what))
+    return said
+
+
+@pytest.mark.parametrize("partition", ["gamma", "by_device", "missing"])
+def test_a_split_that_leaves_examples_out_says_how_many_it_uses(partition: str) -> None:
+    (said,) = rare(partition)
+    assert said.startswith(f"{partition} uses ")
+    assert " of 1,000 training examples" in said
+    assert "'gamma_all'" in said
+
+
+def test_gamma_by_the_number() -> None:
+    assert rare("gamma")[0].startswith("gamma uses 100 of 1,000 training examples, since every client gets")
+
+
+@pytest.mark.parametrize("partition", ["gamma_all", "iid", "dirichlet"])
+def test_a_split_that_uses_everything_says_nothing(partition: str) -> None:
+    assert rare(partition) == []
+
+
+def test_the_digits_are_used_nearly_all_and_nothing_is_said() -> None:
+    said: list[str] = []
+    config = {"federation": {"clients": 40, "cohort": 1, "rounds": 1}, "engine": {"name": "in_process"}}
+    heroes.run(parse(config), on_progress=lambda what, done, total: said.append(what))
+    assert not [text for text in said if "training examples" in text]
