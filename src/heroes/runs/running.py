@@ -93,13 +93,10 @@ def run(
         data: your own (train, test) examples or `Dataset`, to be shared out, or `FederatedData`.
         strategy: your own, an object of a class built on `heroes.strategies.base.Strategy`.
         loss: your own function of (outputs, targets), for the mean over a batch.
-        metrics: your own by name, the main one first: functions of the outputs and targets of the whole test
-            set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
-        sampler: chooses the clients of a round; an object like `heroes.contracts.Sampler`.
-        engine: opens an engine of your own (`heroes.transport.opening.Opener`).
+        metrics: your own by name, the main one first: functions of all test outputs and targets, or `Metric`s.
+        sampler, engine: your own `heroes.contracts.Sampler`, and what opens an engine (`transport.opening`).
         out: the run folder; `overwrite` replaces a run that it already holds.
-        track: trackers by name, or like `heroes.contracts.Tracker`; `on_round` just gets every record.
-        on_progress: called as data is prepared: what, how much, of how much.
+        track: trackers, by name or your own; `on_round` gets every record, `on_progress` news of the data.
     """
     if not isinstance(config, Config):
         raise ConfigError(
