@@ -1,4 +1,4 @@
-"""A training step of the composed model against the dense model of the same width, for every model and width."""
+"""A training step of the composed against the dense model, for every model and width."""
 
 from __future__ import annotations
 

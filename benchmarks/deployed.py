@@ -34,7 +34,8 @@ from heroes.models.cnn import build
 
 def data(client):
     draw = torch.Generator().manual_seed(0 if client is None else 1 + client)
-    return heroes.Examples(torch.randn(64, 3, 32, 32, generator=draw), torch.randint(10, (64,), generator=draw))
+    inputs = torch.randn(64, 3, 32, 32, generator=draw)
+    return heroes.Examples(inputs, torch.randint(10, (64,), generator=draw))
 
 parts = Parts(model=build, data=data)
 server_app = parts.server_app()

@@ -48,7 +48,8 @@ def main(quick: bool) -> None:
             for cohort in COHORTS:
                 found[engine][cohort].append(_timed(engine, cohort))
                 say(
-                    f"turn {turn + 1} of {turns}: {engine}, {cohort} clients: {1000 * found[engine][cohort][-1]:.1f} ms a round"
+                    f"turn {turn + 1} of {turns}: {engine}, {cohort} clients: "
+                    f"{1000 * found[engine][cohort][-1]:.1f} ms a round"
                 )
     rows = []
     for engine, of in found.items():

@@ -36,7 +36,8 @@ class Case:
         of = f"{self.layout.inputs} to {self.layout.outputs}"
         if not self.image:
             return f"linear {of}, {self.batch} rows"
-        return f"{self.layout.kernel[0]}x{self.layout.kernel[0]} {of}, stride {self.stride}, {self.batch} of {self.image} pixels"
+        side = self.layout.kernel[0]
+        return f"{side}x{side} {of}, stride {self.stride}, {self.batch} of {self.image} pixels"
 
     def layer(self, width: int, path: str) -> tuple[nn.Module, Tensor]:
         layout = self.layout

@@ -28,7 +28,8 @@ GOALS = {
     ("compute", "pfl"): 1.25,
 }
 TURNS = {"overhead": (9, 3), "compute": (2, 1)}  # in earnest, and to see that it runs
-TOLERANCE = 2.0  # how much further one side's model may move than another's: each draws its own clients, which alone makes 1.8
+# how much further one side's model may move than another's: each draws its own clients, which alone makes 1.8
+TOLERANCE = 2.0
 PFL = ("1 thread", "2 threads", "2 processes")
 OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -181,7 +182,7 @@ def check(job: Job, answers: dict[Entry, Answer]) -> None:
 
 
 def report(name: str, job: Job, found: dict[Entry, Side]) -> None:
-    """The goal is against each peer as its users write it, for pfl on one thread or two, whichever is faster."""
+    """The goal is against each peer as its users write it; for pfl, the faster of one thread and two."""
     rows = []
     plain = [e for e in found if e.layout == "default" and e.variant != "2 processes"]
     best = {

@@ -22,7 +22,8 @@ from heroes.report.style import as_bytes, dress, legend, new_figure
 from heroes.transport.engines.processes import cores
 
 SEEDS = (0, 1, 2)
-SHORT = 15  # rounds of the plain mean under attack: it is lost long before, and a huge loss asks for very many steps
+# rounds of the plain mean under attack: it is lost long before, and a huge loss asks for very many steps
+SHORT = 15
 DROPOUT = (0.0, 0.1, 0.2, 0.3, 0.5)
 ATTACKERS = (0.0, 0.1, 0.2, 0.3)
 DEFENCES: dict[str, dict[str, Any]] = {

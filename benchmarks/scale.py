@@ -120,7 +120,7 @@ def _show_cohorts(rows: list[dict[str, Any]]) -> None:
 
 
 class Side:
-    """A federation in a process of its own. `burst` has it run some rounds and gives the mean seconds of one."""
+    """A federation in a process of its own; `burst` runs some rounds and gives their mean seconds."""
 
     def __init__(self, clients: int, cohort: int, probe_every: int, burst: int) -> None:
         start = time.perf_counter()

@@ -1,6 +1,6 @@
-"""A strategy of your own in one file: FedRolex, whose clients train a window of channels that rolls on every round.
+"""A strategy of your own in one file: FedRolex, whose clients train a rolling window of channels.
 
-Run it: `python examples/own_strategy.py`. Engines, resume, faults, defences and reports work with it as they are.
+Run it with `python examples/own_strategy.py`. Engines, resume, faults, defences and reports work as they are.
 """
 
 from __future__ import annotations

@@ -16,8 +16,10 @@ def page() -> str:
     lines = [
         "# Configuration",
         "",
-        "Every key, made from the code by `make docs`. A TOML file holds the keys that differ from the task's recipe;",
-        "`--set section.key=value` changes one on the command line; the word `none` unsets a key that may be unset.",
+        "Every key, made from the code by `make docs`. A TOML file holds the keys that differ from the "
+        "task's recipe;",
+        "`--set section.key=value` changes one on the command line; the word `none` unsets a key that may "
+        "be unset.",
         "The resolved configuration is written to `config.toml` in every run folder.",
     ]
     lines += table(keys())

@@ -19,9 +19,10 @@ import numpy as np
 STEPS = 33  # quantiles at 0, 1/32 .. 1
 HEAD = '''"""Measured speeds as quantiles, made by tools/measured_fleets.py; no row of the sources is kept.
 
-Links: Measurement Lab (M-Lab), NDT speed tests in North America, June 2022; download and upload in Mb/s, {links:,} pairs.
-Phones: AI-Benchmark, CPU floating-point score of {phones} phones, relative to the median phone.
-Quantiles at 0, 1/32 .. 1. `LINK_CORRELATION` is that of the normal scores of download and upload.
+Links: Measurement Lab (M-Lab), NDT speed tests in North America, June 2022; download and upload in Mb/s,
+{links:,} pairs. Phones: AI-Benchmark, CPU floating-point score of {phones} phones, relative to the
+median phone. Quantiles at 0, 1/32 .. 1.
+`LINK_CORRELATION` is that of the normal scores of download and upload.
 """
 
 '''

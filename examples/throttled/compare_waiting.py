@@ -78,7 +78,8 @@ def measure(app: Path, folder: Path, rounds: int, means: Means) -> list[Record]:
         for number, device in enumerate(DEVICES):
             if means.groups:
                 print(
-                    f"  {folder.name}: {device.name} was held back for {throttling.throttled_seconds(number, means):.1f} s"
+                    f"  {folder.name}: {device.name} was held back for "
+                    f"{throttling.throttled_seconds(number, means):.1f} s"
                 )
     return records(folder / "run")
 

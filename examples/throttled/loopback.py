@@ -110,9 +110,8 @@ class Federation:
     folder: Path
     keys: Keys | None = None
     listen: str = HOST
-    server_for: Callable[[int], str] = lambda number: (
-        HOST
-    )  # the address at which node `number` finds the SuperLink
+    # the address at which node `number` finds the SuperLink
+    server_for: Callable[[int], str] = lambda number: HOST
     node_config: Callable[[int], str] = lambda number: ""  # what node `number` is told beside its number
     wrap: Callable[[int], Sequence[str]] = lambda number: ()  # words put before the command of node `number`
     port: int = field(default_factory=lambda: free_port())
@@ -122,7 +121,8 @@ class Federation:
         self.home = self.folder / "flwr"
         self.home.mkdir(parents=True, exist_ok=True)
         access = f'root-certificates = "{self.keys.folder}/ca.crt"' if self.keys else "insecure = true"
-        text = f'[superlink]\ndefault = "{NAME}"\n\n[superlink.{NAME}]\naddress = "{HOST}:{self.port}"\n{access}\n'
+        default = f'[superlink]\ndefault = "{NAME}"\n'
+        text = f'{default}\n[superlink.{NAME}]\naddress = "{HOST}:{self.port}"\n{access}\n'
         (self.home / "config.toml").write_text(text)
 
     def __enter__(self) -> Federation:

@@ -63,10 +63,13 @@ def find_means() -> Means:
 
 
 def enter_own_network() -> None:
-    """Start this program again in a network namespace of its own, if that can be had and shaped; else return."""
+    """Start this program again in a network namespace of its own, if that can be shaped; else return."""
     if os.environ.get(INSIDE) or not (shutil.which("unshare") and shutil.which("tc") and shutil.which("ip")):
         return
-    trial = "ip link set lo up && tc qdisc add dev lo root handle 1: htb && tc class add dev lo parent 1: classid 1:1 htb rate 1mbit"
+    trial = (
+        "ip link set lo up && tc qdisc add dev lo root handle 1: htb && "
+        "tc class add dev lo parent 1: classid 1:1 htb rate 1mbit"
+    )
     rule = "tc filter add dev lo parent 1: protocol ip u32 match ip dst 127.0.0.10/32 flowid 1:1"
     if _works(["unshare", "--net", "sh", "-c", f"{trial} && {rule}"]):
         os.execvpe("unshare", ["unshare", "--net", sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
@@ -89,7 +92,8 @@ def shape(devices: Sequence[Device], means: Means) -> None:
         for way, direction in enumerate(("dst", "src")):
             handle = f"1:{10 + 2 * number + way}"
             _do(
-                f"tc class add dev lo parent 1: classid {handle} htb rate {device.megabits:g}mbit burst 32k quantum 1514"
+                f"tc class add dev lo parent 1: classid {handle} htb rate {device.megabits:g}mbit burst 32k "
+                "quantum 1514"
             )
             where = f"match ip {direction} {address(number, means)}/32"
             _do(f"tc filter add dev lo parent 1: protocol ip prio 1 u32 {where} flowid {handle}")

@@ -1,7 +1,9 @@
-"""The ports of the house: a sampler says who takes part, a strategy decides what they do, an engine carries
-tasks to them, a clock tells what a round took, a server optimiser makes a step of what they changed.
+"""The ports: protocols of everything that can be swapped in a run. Their defaults are in the other rooms.
 
-Anything with these methods plugs in; nothing here needs to be subclassed.
+In the order of a round: availability and a sampler say who takes part, a strategy decides what they do, an
+engine carries tasks to them, a loss and a local optimiser train, a clock tells what the round took, a server
+optimiser steps, metrics test the model, and a tracker hears of it. Anything with these methods plugs in;
+nothing here needs to be subclassed.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class Strategy(Protocol[M]):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one client's part in a round, in plain numbers, for whoever chooses the next clients."""
+    """What came of one client's part in a round, in plain numbers, for the sampler."""
 
     client: int
     samples: int
@@ -82,8 +84,8 @@ class Outcome:
 class Sampler(Protocol):
     """Chooses who takes part. It holds settings only; what it remembers is `state.sampler`.
 
-    That memory is None before the first round, then whatever `remember` returned last: None, or text, numbers,
-    lists and dictionaries with text as keys, which can be written as JSON.
+    That memory is None before the first round, and then whatever `remember` returned last. It must be
+    something that JSON can hold: None, text, numbers, lists, and dictionaries whose keys are text.
     """
 
     @property
@@ -100,7 +102,7 @@ class Sampler(Protocol):
         """At most `wanted` different clients out of the candidates, in any order; at least one."""
 
     def remember(self, state: ServerState[Any], plan: Plan, outcomes: Sequence[Outcome]) -> Any:
-        """Its memory after a round, from the state before it, its plan and what came of it.
+        """Its memory after a round, from the state before it, its plan and its outcomes.
 
         There is an outcome for every client whose update counted, in plan order.
         """
@@ -113,7 +115,7 @@ class Availability(Protocol):
         """Which of this many clients can be asked at this time, in ascending order."""
 
     def wait(self, needed: int, seconds: float) -> float:
-        """From this time on, the seconds until as many as needed can be asked."""
+        """How many seconds from this time it takes until so many clients can be asked."""
 
 
 class Devices(Protocol):
@@ -127,12 +129,12 @@ class Devices(Protocol):
     ) -> Cohort:
         """How fast these clients are at the start of a round, or of another attempt at it.
 
-        `known` is what was measured before; where devices are drawn it changes nothing.
+        `known` is what was measured before; simulated devices do not depend on it.
         """
 
 
 class ServerOptimiser(Protocol):
-    """Makes a step of a round's mean change, element by element. It holds settings only."""
+    """Turns a round's mean change into a step of its own, element by element. It holds settings only."""
 
     @property
     def name(self) -> str:
@@ -140,12 +142,12 @@ class ServerOptimiser(Protocol):
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """The names of what it remembers of every element; each begins at zero."""
+        """The names of the moments it keeps for every element; each starts at zero."""
 
     def step(
         self, change: Tensor, moments: Mapping[str, Tensor], round_number: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """By how much to move instead of by this change, and the moments after it; rounds count from 1."""
+        """The step to take instead of this change, and the moments after it; rounds count from 1."""
 
 
 class Loss(Protocol):
@@ -156,23 +158,23 @@ class Loss(Protocol):
         """What it is called in messages."""
 
     def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """What a step of training lowers: one number for the batch."""
+        """The loss of a batch as one number, which training lowers."""
 
     def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of every answer, as it is tested; the test loss is the mean over all of them."""
+        """The loss of every prediction in a test; the test loss is their mean."""
 
     def aligned(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs and targets as metrics read them: (m, classes) and (m,), or both of one shape."""
 
     def check(self, targets: Tensor) -> None:
-        """Raise a DataError where data with these targets cannot be learned by it."""
+        """Raise a DataError if this loss cannot learn from data with these targets."""
 
 
 class Metric(Protocol):
     """How good a model is, as one number over the whole test set.
 
-    The test set is counted in chunks, by whoever has time: a chunk gives a statistic, made of plain numbers
-    and lists so that it travels as JSON. Statistics are merged in the order of the chunks.
+    The test set is counted in chunks, on whichever worker has time. Every chunk gives a statistic made of
+    plain numbers and lists, so that it can travel as JSON; statistics are merged in the order of the chunks.
     """
 
     @property
@@ -187,7 +189,7 @@ class Metric(Protocol):
         """The statistic of one chunk."""
 
     def merge(self, first: Any, second: Any) -> Any:
-        """The statistic of two neighbours together."""
+        """The statistic of two neighbouring chunks together."""
 
     def finish(self, statistic: Any) -> float:
         """The value, from the statistic of all chunks."""
@@ -197,13 +199,14 @@ class LocalOptimiser(Protocol):
     """How a client moves its parameters."""
 
     def begin(self, parameters: Sequence[nn.Parameter]) -> Callable[[float], None]:
-        """Start a round, without memory of earlier ones. Call what is returned after every `backward`, with
-        the learning rate; it moves the parameters by their gradients.
+        """Start a round, with no memory of earlier ones.
+
+        Call the returned function with the learning rate after every `backward`; it moves the parameters.
         """
 
 
 class Engine(Protocol):
-    """How tasks reach clients and updates come back, who tests the model, and who gets it in the end.
+    """Carries tasks to clients and updates back, tests the model, and hands it out in the end.
 
     An engine opens and closes itself: see `heroes.transport.opening`.
     """
@@ -211,31 +214,24 @@ class Engine(Protocol):
     def run(
         self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
     ) -> Iterator[Update | Lost]:
-        """Train every assignment; updates may come in any order. For one that will not come there may be a
-        reason.
-        """
+        """Train every assignment and yield updates in any order; a `Lost` says why one is missing."""
 
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
-        """Begin to test the model of this width with these tensors; call what is returned for how good it is.
+        """Begin to test the model of this width with these tensors; the returned function gives its score.
 
-        Until it is called the engine may test whenever that disturbs nothing, for example beside the next
-        round.
+        Until that is called, the engine may test whenever it likes, for example beside the next round.
         """
 
     def present(self) -> npt.NDArray[np.bool_] | None:
-        """Which clients can be asked now, waiting for some if need be; None is everybody."""
+        """Which clients can be asked now, after waiting for some if necessary; None is everybody."""
 
     def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
-        """Give the final model, at one of these widths, to everybody who keeps one. When this returns, they
-        have it; where nobody keeps one, nothing happens.
-        """
+        """Give the final model, at one of these widths, to clients that keep one; return when done."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A client did so many FLOPs in so many seconds, and moving so many bytes took it so many seconds
-    besides.
-    """
+    """What a client did: so many FLOPs in `training` seconds, and `moved` bytes in `besides` seconds."""
 
     client: int
     flops: float
@@ -248,7 +244,13 @@ class Tracker(Protocol):
     """Hears of a run as it happens, and tells others: a file, a dashboard."""
 
     def begin(self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]) -> None:
-        """A run begins, or goes on after these rounds: its settings with dotted names, its folder if it has one."""
+        """A run begins, or goes on after the rounds `done`.
+
+        Args:
+            settings: the configuration, with dotted names.
+            folder: the run folder, if there is one.
+            done: the records of the rounds before.
+        """
 
     def round(self, record: RoundRecord) -> None:
         """A round is over."""
@@ -259,10 +261,10 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class Timing:
-    """What a round took: T, and in plan order when the server heard of each client, at the latest at the end.
+    """What a round took: its duration T, and when the server heard of each client, in plan order.
 
-    `spent` is how long clients computed and how long things travelled, in seconds, where that was measured.
-    `measured` is what was learned of clients, in the order in which it was heard; of late ones too.
+    `finished` is at most T. `spent` is how many seconds clients computed and how many things travelled, if
+    that was measured. `measured` is what was learned of clients, late ones too, in the order it was heard.
     """
 
     duration: float
@@ -276,8 +278,9 @@ class Timing:
 
 
 class Clock(Protocol):
-    """Tells how long a round took, and beforehand who will not be in, if that can be known. `wanted` updates
-    end the round.
+    """Tells how long a round took and, if that can be known beforehand, whose update will be late.
+
+    A round ends when `wanted` updates are in.
     """
 
     @property
@@ -285,9 +288,7 @@ class Clock(Protocol):
         """What its seconds are: virtual, or wall."""
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
-        """Called before a plan is carried out: the clients that need not be asked, because their updates
-        would not count.
-        """
+        """Before a plan is carried out: the clients not to ask, since their updates would be late."""
 
     def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
-        """The round is over: what carrying out this plan took. Whatever was measured is handed out once."""
+        """After a round: what carrying out this plan took. Each measurement is returned once."""

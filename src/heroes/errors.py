@@ -12,7 +12,7 @@ _HARMLESS = "\u00a0\u200c\u200d"  # not printable by Python's rules, but only sp
 
 
 class HeroesError(Exception):
-    """The root of all errors that heroes raises on purpose. `exit_code` is what the command line ends with."""
+    """The root of all errors that heroes raises on purpose; `exit_code` is the command line's exit code."""
 
     exit_code = 2
 

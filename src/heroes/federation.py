@@ -1,6 +1,4 @@
-"""All that takes part in a run, and the rules by which it goes: plain settings and ports, no behaviour of
-rounds.
-"""
+"""What takes part in a run, and its rules: plain settings and ports. `rounds` says what happens with them."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Federation:
-    """All that takes part in a run: the ports, the fleet and the model family. Nothing in it changes from
-    round to round; what does is in the state.
-    """
+    """Everything that takes part in a run. Nothing in it changes; what changes is the state."""
 
     strategy: Strategy[Any]
     engine: Engine

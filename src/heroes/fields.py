@@ -15,7 +15,7 @@ Range = tuple[Positive, Positive]
 
 
 class Section(BaseModel):
-    """A section of the configuration: every key has a type, a default and a docstring that says what it means."""
+    """A section of the configuration: every key has a type, a default and a docstring."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 

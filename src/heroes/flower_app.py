@@ -1,5 +1,4 @@
-"""The Flower app: what `flwr run` starts on any SuperLink, and what its nodes run. `heroes flower init`
-writes the folder for it.
+"""The Flower app that `flwr run` starts on a SuperLink and its nodes; `heroes flower init` writes its folder.
 
 The run configuration (`[tool.flwr.app.config]`, or `flwr run --run-config`) has these keys: `config`, the
 file with the configuration of heroes, in the app's folder; `out`, the run folder, where a run that it already
@@ -63,11 +62,12 @@ class Parts:
     def __post_init__(self) -> None:
         if self.data is not None and self.model is None and self.classes is None:
             raise ConfigError(
-                "data of your own needs a model of your own, or classes=...: a node may not have seen them all"
+                "data of your own needs a model of your own, or classes=...: a node may not have seen them "
+                "all"
             )
 
     def server_app(self) -> ServerApp:
-        """What leads."""
+        """The Flower ServerApp, which leads."""
         app = ServerApp()
 
         @app.main()
@@ -81,7 +81,7 @@ class Parts:
         return app
 
     def client_app(self) -> ClientApp:
-        """What trains."""
+        """The Flower ClientApp, which trains."""
         named = partial(at_node, NOTHING)
         return flower.client_app(named if self == Parts() else lru_cache(maxsize=2)(self._prepare))
 
@@ -129,8 +129,9 @@ def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
 
 
 def configured(settings: dict[str, Any]) -> Config:
-    """The configuration from the app's folder, which Flower puts on the path of modules. Nodes get that folder,
-    too: a seed that is not in it is drawn here, and stays here in the run folder.
+    """The configuration from the app's folder, which Flower puts on the path of modules.
+
+    Nodes get that folder too: a seed that is not in it is drawn here, and stays here in the run folder.
     """
     name = str(settings.get("config", "config.toml"))
     for place in filter(

@@ -1,10 +1,9 @@
-"""The nouns of a round: what the server knows, decides, sends, gets back and writes down. Frozen, no
-behaviour.
+"""The nouns of a round: what the server knows, decides, sends, gets back and writes down.
 
     Cohort -> Plan of Assignments -> Task -> Update -> ServerState, RoundRecord
 
-Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and measurements (`Update.measured`,
-`Facts`) are kept apart. Importing this module does not import torch.
+All are frozen and have no behaviour. Decisions (`Assignment`), payload (`Task.tensors`, `Update.tensors`) and
+measurements (`Update.measured`, `Facts`) are kept apart. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of the global model a client trains: how wide it is, and the numbers a strategy cuts it by.
+    """Which part of the global model a client trains: its width, and the numbers that a strategy cuts it by.
 
-    `groups` are the channel groups that are kept. `pieces` is whatever else a strategy goes by: the coefficient
-    blocks laid into the width x width grid, or where a window of channels begins.
+    `groups` are the channel groups that the client gets. `pieces` is whatever else a strategy needs: the
+    coefficient blocks laid into the width x width grid, or where a window of channels begins.
     """
 
     width: int
@@ -73,9 +72,7 @@ class Assignment:
     bytes_down: int
     bytes_up: int
     straggler: bool = False
-    probes: bool = (
-        True  # whether the client makes estimates this time, where the strategy has them made at all
-    )
+    probes: bool = True  # whether the client makes estimates this time, if the strategy wants any
     attempt: int = 0  # a round that too few answered is begun again
     nonce: int = 0  # whoever answers must know it
 
@@ -90,7 +87,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Plan:
-    """The assignments of a round, and what the strategy wants recorded of the reasoning behind them."""
+    """The assignments of a round, and what the strategy wants recorded about how it chose them."""
 
     assignments: tuple[Assignment, ...]
     facts: Facts = field(default_factory=dict)
@@ -110,8 +107,8 @@ class Task:
 class Update:
     """What comes back from a client.
 
-    `measured` are numbers from 0 on that the client found out about its loss, by name; `extras` are tensors
-    beside the model. Which ones are sent is up to the strategy.
+    `measured` are non-negative numbers that the client measured about its loss, by name; `extras` are tensors
+    besides the model. Which ones are sent is up to the strategy.
     """
 
     client: int
@@ -127,7 +124,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Lost:
-    """A client whose update does not count, why, and the kind of cause under which it is counted."""
+    """A client whose update does not count, the reason, and the cause under which it is counted."""
 
     client: int
     reason: str
@@ -158,8 +155,9 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True)
 class ServerState(Generic[Memory]):
-    """All that the server remembers between rounds. `memory` belongs to the strategy and `sampler` to the
-    sampler; both hold plain values only.
+    """All that the server remembers between rounds.
+
+    `memory` belongs to the strategy and `sampler` to the sampler; both hold plain values only.
     """
 
     round: int  # rounds done
@@ -168,12 +166,10 @@ class ServerState(Generic[Memory]):
     seconds: float = 0.0  # time spent
     bytes_up: int = 0
     bytes_down: int = 0
-    residuals: Mapping[int, Tensors] = field(
-        default_factory=dict
-    )  # what rounding left out of clients' uploads
-    measured: Mapping[int, tuple[float, ...]] = field(
-        default_factory=dict
-    )  # what is known of how fast real clients are
+    # what rounding left out of clients' uploads
+    residuals: Mapping[int, Tensors] = field(default_factory=dict)
+    # what is known of how fast real clients are
+    measured: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     sampler: Any = None  # JSON values
     moments: Mapping[str, Tensors] = field(default_factory=dict)  # of the server optimiser: kind, then tensor
     averaged: Tensors = field(default_factory=dict)  # the moving average of the model; empty when it is off
@@ -189,9 +185,7 @@ class ClientRecord:
     groups: tuple[int, ...]
     pieces: tuple[int, ...]
     tau: int
-    compute_seconds: (
-        float  # by the wall clock as measured, else, and for a client that was not in, as planned
-    )
+    compute_seconds: float  # as measured under the wall clock; else, or if the client was not in, as planned
     transfer_seconds: float
     waiting: float
     bytes_up: int
@@ -203,9 +197,7 @@ class ClientRecord:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """An attempt at a round that too few answered: nothing of it entered the model, its time and traffic are
-    spent.
-    """
+    """An attempt that too few clients answered. None of it entered the model, but its time is spent."""
 
     duration: float
     bytes_up: int
@@ -216,9 +208,7 @@ class Abandoned:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One line of `records.jsonl`. Numbers and names only; seconds are those of the clock, bytes are those on
-    the wire.
-    """
+    """One line of `records.jsonl`: numbers and names. Seconds are the clock's, bytes are on the wire."""
 
     round: int
     seconds: float  # time at the end of the round
@@ -232,9 +222,8 @@ class RoundRecord:
     missing: tuple[Lost, ...]
     clients: tuple[ClientRecord, ...]
     facts: Facts = field(default_factory=dict)  # whatever the strategy says
-    lost: Mapping[str, int] = field(
-        default_factory=dict
-    )  # how many updates are missing by cause, abandoned attempts included
+    # how many updates are missing by cause, abandoned attempts included
+    lost: Mapping[str, int] = field(default_factory=dict)
     abandoned: tuple[Abandoned, ...] = ()  # attempts at this round that too few answered
     idle: float = 0.0  # seconds until enough clients were awake
     clock: str = "virtual"  # or wall: what seconds are
@@ -266,8 +255,7 @@ class RoundRecord:
 
 
 def plain(value: Any) -> Any:
-    """A message as JSON-ready values: dataclasses become dicts, numbers that are not finite, or beyond
-    reckoning, become None.
+    """A message as JSON-ready values: dataclasses become dicts, and infinite or huge numbers None.
 
     >>> plain(Lost(client=3, reason="loss is nan"))
     {'client': 3, 'reason': 'loss is nan', 'cause': 'failed', 'arrived': False}

@@ -27,7 +27,7 @@ GROUPS = {
 
 
 def installed(kind: str) -> dict[str, list[EntryPoint]]:
-    """What other packages bring of this kind, by name; more than one where packages claim the same name."""
+    """What other packages bring of this kind, by name; several if packages claim the same name."""
     found: dict[str, list[EntryPoint]] = {}
     for entry in sorted(entry_points(group=GROUPS[kind]), key=lambda each: (each.name, _package(each))):
         found.setdefault(entry.name, []).append(entry)
@@ -46,13 +46,13 @@ def brought(kind: str) -> list[tuple[str, str]]:
 
 
 def find(kind: str, key: str, name: str, built_in: Mapping[str, T]) -> T:
-    """The part of this name; `key` is the setting that names it. What another package brings is not checked yet."""
+    """The part of this name; `key` is the setting that names it. A foreign part is not checked yet."""
     claimed = installed(kind).get(name, [])
     if name in built_in:
         if claimed:
             raise ConfigError(
-                f"the package {_package(claimed[0])!r} brings a {kind} called {name!r}, but heroes has one of that "
-                "name: it is refused; uninstall the package, or ask its authors for another name"
+                f"the package {_package(claimed[0])!r} brings a {kind} called {name!r}, but heroes has one "
+                "of that name: it is refused; uninstall the package, or ask its authors for another name"
             )
         return built_in[name]
     if len(claimed) > 1:
@@ -71,8 +71,8 @@ def _loaded(kind: str, entry: EntryPoint) -> Any:
         return entry.load()
     except Exception as error:  # another package can fail in any way
         raise ConfigError(
-            f"the {kind} {entry.name!r} of the package {_package(entry)!r} cannot be loaded from {entry.value!r}: "
-            f"{said(error)}"
+            f"the {kind} {entry.name!r} of the package {_package(entry)!r} cannot be loaded from "
+            f"{entry.value!r}: {said(error)}"
         ) from error
 
 
@@ -81,7 +81,7 @@ def _package(entry: EntryPoint) -> str:
 
 
 def origin(part: object) -> dict[str, str | None]:
-    """Where a part comes from: its module, and the package that brought that, if it was installed."""
+    """Where a part comes from: its module, and the installed package that brought it, if any."""
     module = str(getattr(part, "__module__", None) or type(part).__module__)
     packages = packages_distributions().get(module.partition(".")[0], [])
     return {"module": module, "package": packages[0] if packages else None}

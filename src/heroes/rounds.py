@@ -1,5 +1,7 @@
-"""The spine: sample, assign, cut, carry, pair, screen, aggregate, optimise, record; again until it is time to
-stop.
+"""The spine: sample, assign, cut, carry, pair, screen, aggregate, optimise, record; then the next round.
+
+`run_round` is one round, `run` is rounds until it is time to stop. Each step is a function here that reads
+the federation and the state, and changes neither.
 """
 
 from __future__ import annotations
@@ -63,14 +65,13 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
 
 
 def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
-    """One attempt at a round, from who takes part to the model that comes of it."""
+    """One attempt at a round, from choosing clients to the state it leads to."""
     asked = sample(f, state, number)
     clients = f.fleet.status(asked, state.round + 1, number, state.measured)  # how fast they are today
     plan = stamped(assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
     wanted = min(f.cohort, len(clients))
-    sent = lru_cache(maxsize=_SLICES)(
-        lambda selection: as_sent(f, state, selection)
-    )  # clients may get the same slice
+    # clients often get the same slice: it is cut once
+    sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))
     updates = carried_out(f, plan.assignments, wanted, lambda a: make_task(f, state, a, sent))
     unchanged = None if f.privacy is None else lambda a: sent(a.selection)
     answers = Pairing(plan.assignments, updates, lambda a: expected(f, state, a), unchanged)
@@ -102,7 +103,7 @@ def stamped(plan: Plan, attempt: int) -> Plan:
 def carried_out(
     f: Federation, plan: Sequence[Assignment], wanted: int, task: Callable[[Assignment], Task]
 ) -> Iterator[Update | Lost]:
-    """Whatever comes back from the clients. Nobody trains whose update is known not to count."""
+    """Whatever comes back from the clients. Those whose update cannot count are not asked."""
     absent = f.clock.absent(plan, wanted)
     gone = {lost.client for lost in absent}
     present = [a for a in plan if a.client not in gone]
@@ -120,7 +121,7 @@ def as_sent(f: Federation, state: ServerState[M], selection: Selection) -> Tenso
 
 
 def make_task(f: Federation, state: ServerState[M], assignment: Assignment, sent: Sent) -> Task:
-    """What a client is told."""
+    """What is sent to a client."""
     residuals = None
     if f.feedback is not None:
         residuals = f.feedback.residuals(state.residuals, assignment.client, f.cut(assignment))
@@ -140,8 +141,8 @@ def received(
 ) -> Iterator[tuple[Assignment, Update]]:
     """Hand the answers on, undoing what rounding did on the way.
 
-    A client that got a rounded slice moved it somewhere: the exact slice is moved the same way, or small
-    steps would be lost. `keep` hears what the client's own rounding left out, for its next turn.
+    A client trains from a rounded slice. Its change is applied to the exact slice, or small steps would be
+    lost. `keep` gets what the client's own rounding left out, for its next turn.
     """
     for assignment, update in answers:
         cut = f.cut(assignment)
@@ -167,9 +168,7 @@ def screen(
 def optimise(
     f: Federation, state: ServerState[M], after: ServerState[M], trained: Sequence[Cut]
 ) -> ServerState[M]:
-    """The state after the round with privacy's noise on what was trained, then the server optimiser's step,
-    then its part in the moving average.
-    """
+    """The state after privacy's noise, the server optimiser's step and the moving average."""
     if f.privacy is not None:
         after = replace(after, tensors=f.privacy.noised(after.tensors, trained, after.round))
     counts = holders(state.tensors, trained) if f.optimiser is not None or f.average else {}
@@ -198,27 +197,26 @@ def run(
     every_width: bool = True,
     after: ServerState[Any] | None = None,
 ) -> Iterator[Step]:
-    """Rounds until it is time to stop, from the beginning or `after` some. The last record says why and holds
-    the accuracy of every width.
+    """Rounds until it is time to stop, from the beginning or `after` some.
 
-    A model is tested while the next round trains, unless its accuracy may end the run; its round is handed
-    out after that.
+    The last record says why the run stopped and has the scores of every width. A model is tested while the
+    next round trains, unless its score may end the run; its record is yielded after that.
     """
     state = begin(f) if after is None else after
     complete = f.strategy.widths[-1]
-    held: tuple[ServerState[Any], RoundRecord, Callable[[], Score]] | None = None
+    pending: tuple[ServerState[Any], RoundRecord, Callable[[], Score]] | None = None
     while True:
         try:
             state, entry = run_round(f, state)
         finally:
-            if held is not None:  # the round before is whole even if this one failed
-                yield _scored(*held)
-                held = None
+            if pending is not None:  # the round before is whole even if this one failed
+                yield _scored(*pending)
+                pending = None
         reason = stop.reason(entry)
         if reason is not None or entry.round % evaluate_every == 0:
             score = f.score(state, complete)
             if reason is None and not stop.needs_scores:
-                held = state, entry, score
+                pending = state, entry, score
                 continue
             state, entry = _scored(state, entry, score)
             reason = stop.reason(entry)
@@ -232,16 +230,16 @@ def run(
 
 
 def _scored(state: ServerState[Any], entry: RoundRecord, score: Callable[[], Score]) -> Step:
-    found = score()
+    result = score()
     return state, replace(
         entry,
-        metric=found.metric,
-        lower_is_better=found.lower_is_better,
-        scores=_written(found),
-        test_loss=found.loss,
+        metric=result.metric,
+        lower_is_better=result.lower_is_better,
+        scores=_written(result),
+        test_loss=result.loss,
     )
 
 
 def _written(score: Score) -> dict[str, float]:
-    """What can be written down of a score: a model that has diverged may have none."""
+    """The metrics that can be recorded; those of a model that has diverged may not be finite."""
     return {name: value for name, value in score.metrics.items() if abs(value) < LARGEST}

@@ -20,7 +20,7 @@ Names = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Keys:
-    """Some streams of a seed, by name, in place of the seed: neither it nor another stream follows from them."""
+    """Some streams of a seed, by name, to give away: neither the seed nor other streams follow from them."""
 
     known: Mapping[str, str]
 

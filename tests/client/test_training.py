@@ -131,9 +131,8 @@ def test_training_changes_neither_what_was_sent_nor_what_was_answered_before(wor
     second = trainer.train(task, examples, EVERYONE)
     assert all(torch.equal(sent[name], kept[name]) for name in sent)
     assert all(torch.equal(first.tensors[name], answered[name]) for name in sent)
-    assert all(
-        torch.equal(second.tensors[name], answered[name]) for name in sent
-    )  # no momentum left over either
+    # no momentum left over either
+    assert all(torch.equal(second.tensors[name], answered[name]) for name in sent)
 
 
 def test_training_in_weights_descends_on_the_composed_weight_and_decomposes_it(world, trained):
@@ -213,13 +212,11 @@ def test_smoothness_and_gradient_of_a_linear_model_by_hand(world):
     )
     found = update.measured
     assert update.loss == pytest.approx(np.log(2), abs=0.05)
-    assert found["gradient"] == pytest.approx(
-        0.5 * 5
-    )  # (s - y) x^T with s = (1/2, 1/2): squared norm 1/2 |x|^2
+    # (s - y) x^T with s = (1/2, 1/2): squared norm 1/2 |x|^2
+    assert found["gradient"] == pytest.approx(0.5 * 5)
     assert found["variance"] == pytest.approx(0.0, abs=1e-9)  # all examples are the same
-    assert found["smoothness"] == pytest.approx(
-        0.5 * 5, rel=0.02
-    )  # the Hessian's eigenvalue along the gradient is 1/2 |x|^2
+    # the Hessian's eigenvalue along the gradient is 1/2 |x|^2
+    assert found["smoothness"] == pytest.approx(0.5 * 5, rel=0.02)
 
 
 def test_gradient_variance_by_hand(world):

@@ -1,4 +1,4 @@
-"""idx files: read right, gzipped or not, and never trusted about their size; writers for the natural split."""
+"""idx files: read right, gzipped or not, never trusted about their size; writers for the natural split."""
 
 from __future__ import annotations
 

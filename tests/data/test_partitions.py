@@ -89,9 +89,8 @@ def test_gamma_by_hand():
     labels = np.repeat(np.arange(5), 100)
     shares = shared("gamma", labels, 10, 40.0)
     counts = np.stack([np.bincount(labels[shares[n]], minlength=5) for n in range(10)])
-    assert (
-        counts.sum(axis=1).tolist() == [50] * 10
-    )  # all of it: 40 % of 50 are 20, 30 are left for four classes
+    # all of it: 40 % of 50 are 20, 30 are left for four classes
+    assert counts.sum(axis=1).tolist() == [50] * 10
     assert counts.diagonal().tolist() == [20] * 5
     assert set(counts[0, 1:].tolist()) == {7, 8}
 
@@ -262,12 +261,10 @@ def test_by_device_keeps_its_proportions_and_ties_the_main_class_to_the_device(c
     assert (np.abs(counts.max(axis=1) - level / 100 * size) <= 0.5).all()
     by_kind = [set(main[device_of == kind].tolist()) for kind in sorted(set(devices))]
     if classes >= len(by_kind):
-        assert sum(map(len, by_kind)) == len(
-            set().union(*by_kind)
-        )  # no two kinds of device share a main class
-        assert [min(kinds) for kinds in by_kind] == sorted(
-            min(kinds) for kinds in by_kind
-        )  # weak ones have the first classes
+        # no two kinds of device share a main class
+        assert sum(map(len, by_kind)) == len(set().union(*by_kind))
+        # weak ones have the first classes
+        assert [min(kinds) for kinds in by_kind] == sorted(min(kinds) for kinds in by_kind)
 
 
 def test_by_device_by_hand():

@@ -35,9 +35,8 @@ def test_roles_are_those_who_speak_in_plays_of_more_than_one(works):
     ]
     anna = found["A_SMALL_PLAY_ANNA"]
     assert anna.startswith("Bread rises while the oven burns, and so do I; Bread")
-    assert anna.endswith(
-        "to the end. Enter BEN What? [Exit] "
-    )  # a stage direction far to the right counts as more, as in LEAF
+    # a stage direction far to the right counts as more, as in LEAF
+    assert anna.endswith("to the end. Enter BEN What? [Exit] ")
     assert "  " not in anna
     assert found["THE_COMEDY_OF_ERRORS_DUKE"].endswith("and a third line, flush left. ")
     assert "NOTICE" not in "".join(found.values())

@@ -1,4 +1,4 @@
-"""The app that the deployment tests run, as `heroes flower init` writes it, and how its run folder is read."""
+"""The app of the deployment tests, as `heroes flower init` writes it, and how its run folder is read."""
 
 import subprocess
 import sys

@@ -24,7 +24,8 @@ client = socket.create_connection((throttling.address(1, means), server.getsockn
 client.sendall(bytes(3000))
 peer = server.accept()[0]
 peer.recv(3000)
-print(subprocess.run(["tc", "-s", "class", "show", "dev", "lo"], capture_output=True, text=True, check=True).stdout)
+show = ["tc", "-s", "class", "show", "dev", "lo"]
+print(subprocess.run(show, capture_output=True, text=True, check=True).stdout)
 """
 
 

@@ -17,7 +17,7 @@ BATCH = 7
 
 
 class Pooled(nn.Module):
-    """A body, then the mean over the positions as class scores; the input asks for no gradient unless told."""
+    """A body, then the mean over positions as class scores; the input needs no gradient unless told."""
 
     def __init__(self, body: nn.Module, input_gradient: bool = False) -> None:
         super().__init__()

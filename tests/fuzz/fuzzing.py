@@ -140,7 +140,7 @@ def _anything(rng: Random, depth: int = 2) -> Any:
 
 @contextmanager
 def address_space(extra: int = 2**30) -> Iterator[None]:
-    """Inside, the process may not take more than so many bytes beyond what it has: what would, fails instead."""
+    """Inside, the process may take only so many bytes more than it has: what would take more fails."""
     if sys.platform != "linux":
         yield
         return

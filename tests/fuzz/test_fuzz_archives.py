@@ -1,4 +1,4 @@
-"""Any archive or image is unpacked into its folder or refused by a HeroesError; nothing lands anywhere else."""
+"""Any archive or image is unpacked into its folder or refused by a HeroesError; nothing lands elsewhere."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ def vgg(w: int) -> nn.Module:
 
 def normed(norm: Callable[[int, int], nn.Module]) -> Build:
     return lambda w: nn.Sequential(
-        nn.Conv2d(1, 4 * w, 3), norm(w, 4 * w), nn.ReLU(), nn.Conv2d(4 * w, 8 * w, 3), norm(w, 8 * w), nn.ReLU(),
+        nn.Conv2d(1, 4 * w, 3), norm(w, 4 * w), nn.ReLU(),
+        nn.Conv2d(4 * w, 8 * w, 3), norm(w, 8 * w), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * w, 3),
     )  # fmt: skip
 

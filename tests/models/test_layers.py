@@ -203,7 +203,7 @@ def test_a_composed_recurrent_layer_equals_the_dense_one(
 def assert_gradients_agree(
     family: Family, composed: dict[str, nn.Parameter], dense: dict[str, nn.Parameter]
 ) -> None:
-    """Every composed parameter's gradient against autograd through compose, from the dense weight's gradient."""
+    """Every composed parameter's gradient, from the dense weight's, against autograd through compose."""
     for p in family.parameters:
         if p.layout is None:
             torch.testing.assert_close(composed[p.name].grad, dense[p.name].grad)

@@ -25,9 +25,8 @@ def test_a_load_by_hand(world):
     assert load.widths.tolist() == [3, 1]
     assert load.mu.tolist() == pytest.approx([0.015, 0.01])  # 6 MFLOP at 400, 1 at 100
     assert load.transfer.tolist() == pytest.approx([0.07 + 0.0071, 0.01 + 0.0042])
-    assert load.probing.tolist() == pytest.approx(
-        [0.03, 0.02]
-    )  # two batches, before and after, half a step each
+    # two batches, before and after, half a step each
+    assert load.probing.tolist() == pytest.approx([0.03, 0.02])
     assert load.nu.tolist() == pytest.approx([0.1071, 0.0342])
     assert (load.bytes_up.tolist(), load.bytes_down.tolist()) == ([7000, 2000], [7100, 2100])
 

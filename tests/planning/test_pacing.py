@@ -207,12 +207,10 @@ def test_mean_deadline_by_hand():
     assert mean_deadline(mu, nu, 2.0, 1, 4) == pytest.approx(3.0)  # (3 + 1) / 2
     assert mean_deadline(mu, nu, 3.0, 1, 4) == pytest.approx(12.0)  # (4 + 2) / 2
     assert 4.0 <= mean_deadline(mu, nu, 2.5, 1, 4) <= 11.0  # every T between answers
-    assert mean_deadline(mu, nu, 1.0, 1, 4) == pytest.approx(
-        1.0
-    )  # tau_min: the last T at which nobody does more
-    assert mean_deadline(mu, nu, 4.0, 1, 4) == pytest.approx(
-        14.0
-    )  # tau_max: the first at which everybody does all
+    # tau_min: the last T at which nobody does more
+    assert mean_deadline(mu, nu, 1.0, 1, 4) == pytest.approx(1.0)
+    # tau_max: the first at which everybody does all
+    assert mean_deadline(mu, nu, 4.0, 1, 4) == pytest.approx(14.0)
 
 
 @pytest.mark.parametrize("count", [1, 7])
@@ -249,9 +247,8 @@ def test_mean_deadline_agrees_with_bisection(clients, tau_min, extra, where):
 
 def test_the_client_that_needs_the_least_time_in_all_sets_the_deadline():
     paces = [Pace(10.0, 5, "time", None), Pace(4.4, 5, "time", None), Pace(1.0, 60, "time", None)]
-    deadline = fastest_deadline(
-        np.array([1.0, 2.0, 0.1]), np.array([1.0, 1.0, 1.0]), paces
-    )  # 55, 49 and 66 in all
+    # 55, 49 and 66 in all
+    deadline = fastest_deadline(np.array([1.0, 2.0, 0.1]), np.array([1.0, 1.0, 1.0]), paces)
     assert (deadline.setter, deadline.setter_tau, deadline.seconds) == (1, 4, 9.0)
 
 

@@ -20,13 +20,19 @@ from heroes.report import RunData, compare, load_run, load_runs, write_page
 Make = Callable[..., Path]
 VOID = {"meta", "link", "img", "br"}
 MEASURE = """<script>
-const box = e => { const r = e.getBoundingClientRect(); return [e.tagName, r.width, r.height, e.naturalWidth || 0]; };
+const box = e => {
+  const r = e.getBoundingClientRect();
+  return [e.tagName, r.width, r.height, e.naturalWidth || 0];
+};
 const look = frame => {
   const page = frame.contentDocument;
-  const all = [...page.querySelectorAll("main img, main table")].filter(e => !e.closest("details:not([open])"));
+  const every = [...page.querySelectorAll("main img, main table")];
+  const all = every.filter(e => !e.closest("details:not([open])"));
   return {boxes: all.map(box), overflow: page.documentElement.scrollWidth - page.documentElement.clientWidth};
 };
-window.onload = () => { document.body.dataset.found = JSON.stringify([...document.querySelectorAll("iframe")].map(look)); };
+window.onload = () => {
+  document.body.dataset.found = JSON.stringify([...document.querySelectorAll("iframe")].map(look));
+};
 </script>"""
 
 
@@ -133,7 +139,8 @@ def browse(page: Path, folder: Path, widths: tuple[int, ...]) -> list[dict[str, 
     )
     around = folder / "frames.html"
     around.write_text(f"<!DOCTYPE html><meta charset=utf-8><body>{frames}{MEASURE}</body>", encoding="utf-8")
-    flags = "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
+    quiet = "--disable-background-networking --disable-component-update --disable-sync"
+    flags = f"--headless --no-sandbox --disable-gpu {quiet}"
     command = [
         program,
         *flags.split(),

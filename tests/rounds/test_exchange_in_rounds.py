@@ -139,9 +139,8 @@ def test_rounding_up_or_down_is_drawn_from_the_clients_seed(world):
     )
     begun = federation.strategy.begin(0)
     plan, _, _ = planned(federation, begun)
-    task = make_task(
-        federation, begun, replace(plan[0], tau=1), partial(as_sent, federation, begun)
-    )  # one step on the whole share: no other randomness but the order
+    # one step on the whole share: no other randomness but the order
+    task = make_task(federation, begun, replace(plan[0], tau=1), partial(as_sent, federation, begun))
     share = data.shares[plan[0].client]
     one, again, other = (
         federation.engine.trainer.train(replace(task, seed=seed), data.train, share).tensors

@@ -1,4 +1,4 @@
-"""Rounds on bad days: who counts, what is begun again, and the same bits from the same seed on every engine."""
+"""Rounds on bad days: who counts, what is begun again, and the same bits on every engine."""
 
 from __future__ import annotations
 

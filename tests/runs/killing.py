@@ -1,5 +1,7 @@
-"""Runs and resumes a tiny federation again and again, killing it each time: at the n-th file operation in the run
-folder, or at a random moment. A program of its own, with `kill_at.c` preloaded; every trial is a forked process.
+"""Runs and resumes a tiny federation again and again, killing it each time.
+
+It is killed at the n-th file operation in the run folder, or at a random moment. A program of its own, with
+`kill_at.c` preloaded; every trial is a forked process.
 
     python killing.py operations FOLDER STEP     every STEP-th operation of every scene
     python killing.py moments FOLDER KILLS SEED  so many kills of one run

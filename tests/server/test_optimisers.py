@@ -1,4 +1,4 @@
-"""The server's step: hand-computed moments, elements that nobody trained, and the same bits after a resume."""
+"""The server's step: hand-computed moments, elements that nobody trained, the same bits after a resume."""
 
 from __future__ import annotations
 

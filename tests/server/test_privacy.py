@@ -233,10 +233,10 @@ def test_what_noise_cannot_protect_is_refused(changes, said):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "key", "said"),
+    ("strategy", "key", "said"),
     [("adp", None, "use another strategy"), ("heterofl", "label_split", "label_split = false")],
 )
-def test_strategies_that_send_more_than_models_are_refused(scheme, key, said):
+def test_strategies_that_send_more_than_models_are_refused(strategy, key, said):
     changes = {"privacy.noise": 1.0} | ({f"strategy.{key}": True} if key else {})
     with pytest.raises(ConfigError, match=said):
-        heroes.recipes.recipe("digits", scheme).changed(changes)
+        heroes.recipes.recipe("digits", strategy).changed(changes)

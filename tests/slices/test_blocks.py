@@ -122,9 +122,8 @@ def test_above_eight_groups_the_choice_is_greedy() -> None:
 
 
 def test_the_greedy_choice_keeps_its_first_group_even_where_another_pair_is_better() -> None:
-    c = wide_grid(
-        [5, 5, 5, 5, 3, 5, 5, 5, 5], {(0, 1): 0, (1, 0): 0}
-    )  # {0, 1} has 10, greedy's {0, 4} has 28
+    # {0, 1} has 10, greedy's {0, 4} has 28
+    c = wide_grid([5, 5, 5, 5, 3, 5, 5, 5, 5], {(0, 1): 0, (1, 0): 0})
     assert choose("grid", c, 2).groups == (0, 4)
 
 

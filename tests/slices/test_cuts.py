@@ -21,7 +21,7 @@ Case = tuple[dict[str, Tensor], list[dict[str, Slice]], torch.Generator]
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Global tensors of zero to three axes, and cuts along any run of neighbouring axes, in any index order."""
+    """Global tensors of zero to three axes, and cuts along neighbouring axes, in any index order."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     shapes = draw(st.lists(st.lists(st.integers(1, 4), max_size=3), min_size=1, max_size=3))
     whole = {f"t{n}": torch.randn(shape, generator=generator) for n, shape in enumerate(shapes)}

@@ -153,9 +153,8 @@ def test_rounding_to_nearest_what_was_rounded_changes_nothing(values, bits):
     scales = np.abs(table(values)).max(axis=1, initial=0.0)
     if (scales > 1e-30).all():  # among denormals float32 itself has coarser steps
         assert twice.payload.tolist() == encode(torch.from_numpy(values), bits).payload.tolist()
-        assert (
-            decode(twice).numpy().tobytes() == once.tobytes()
-        )  # so what was rounded may be packed for the wire again
+        # so what was rounded may be packed for the wire again
+        assert decode(twice).numpy().tobytes() == once.tobytes()
     assert twice.scales.tolist() == scales.tolist()
 
 

@@ -106,9 +106,8 @@ def test_tau_is_the_best_for_the_slowest_step_and_the_slowest_transfer(world, bu
     strategy = world.strategy("adp", time_budget=budget, phi=0.025)
     cohort = replace(world.cohort([4e8, 1e8]), upload=np.array([100e3, 200e3]))
     step = 6e6 / 1e8
-    aggregation = (
-        max(7000 / 100e3 + 6e6 / 4e8, 7000 / 200e3 + 6e6 / 1e8) + 7100 / 1e6
-    )  # with the two gradients of the probe
+    # with the two gradients of the probe
+    aggregation = max(7000 / 100e3 + 6e6 / 4e8, 7000 / 200e3 + 6e6 / 1e8) + 7100 / 1e6
     total = 20 * (50 * step + aggregation) if budget is None else budget
     wanted = [by_hand(tau, 2.0, 0.5, 0.4, 0.1, 0.025, total, step, aggregation) for tau in range(1, 101)]
     assert taus(strategy, after(strategy, 20), cohort) == {1 + int(np.argmin(wanted))}
@@ -128,9 +127,8 @@ def test_a_longer_budget_affords_shorter_rounds(world):
 def test_the_probe_is_charged(world):
     strategy = world.strategy("adp", count_download=False)
     fast, slow = strategy.assign(strategy.begin(0), world.cohort([4e8, 1e8])).assignments
-    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx(
-        (0.015, 0.06)
-    )  # two gradients of half a step
+    # two gradients of half a step
+    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx((0.015, 0.06))
     assert fast.seconds == pytest.approx(0.015 + 0.015 + 7000 / 200e3)
 
 

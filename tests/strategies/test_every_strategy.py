@@ -1,6 +1,4 @@
-"""What all strategies have in common: the same clients, the widths they serve, lost updates, states that stay as
-they were.
-"""
+"""What all strategies share: the same clients, widths that are served, lost updates, states that stay."""
 
 from __future__ import annotations
 

@@ -119,9 +119,8 @@ def test_the_regulariser_is_on_unless_switched_off(world):
     free = world.assembled("flanc", {"strategy.regulariser": 0.0, "training.clip": "none"}).engine.trainer
     held = world.assembled("flanc", {"training.clip": "none"}).engine.trainer
     without, with_it = (t.train(task, data.train, data.shares[0]).tensors for t in (free, held))
-    gradient = (
-        4 * skewed @ (skewed.T @ skewed - torch.eye(2)) / 4
-    )  # of mean((V^T V - I)^2) over 2 x 2 squares
+    # of mean((V^T V - I)^2) over 2 x 2 squares
+    gradient = 4 * skewed @ (skewed.T @ skewed - torch.eye(2)) / 4
     torch.testing.assert_close(with_it[BASIS], without[BASIS] - 0.2 * 0.1 * gradient, rtol=1e-4, atol=1e-6)
     assert all(torch.equal(with_it[name], without[name]) for name in APART)
     assert world.assembled("heroes").engine.trainer.settings.terms == ()

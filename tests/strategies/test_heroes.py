@@ -1,4 +1,4 @@
-"""The Heroes scheme: what it assigns, what it learns from the answers, and three rounds pinned."""
+"""The Heroes strategy: what it assigns, what it learns from the answers, and three rounds pinned."""
 
 from __future__ import annotations
 
@@ -66,12 +66,10 @@ def test_costs_follow_from_the_width_and_the_clients_status(world):
     fast, slow = plan.assignments
     assert (fast.selection.width, slow.selection.width) == (3, 1)
     assert (fast.step_seconds, slow.step_seconds) == pytest.approx((0.015, 0.01))
-    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx(
-        (0.03, 0.02)
-    )  # 2 * 2 gradients of half a step
-    assert (fast.transfer_seconds, slow.transfer_seconds) == pytest.approx(
-        (0.0771, 0.0221)
-    )  # 7000 up, 7100 down
+    # 2 * 2 gradients of half a step
+    assert (fast.probe_seconds, slow.probe_seconds) == pytest.approx((0.03, 0.02))
+    # 7000 up, 7100 down
+    assert (fast.transfer_seconds, slow.transfer_seconds) == pytest.approx((0.0771, 0.0221))
     assert (fast.bytes_up, fast.bytes_down, slow.bytes_up, slow.bytes_down) == (7000, 7100, 2000, 2100)
     assert [a.round for a in plan.assignments] == [1, 1]
 
@@ -149,9 +147,8 @@ def test_the_fastest_client_in_all_sets_the_pace_and_keeps_it(world):
     assert plan.facts.get("deadline") == pytest.approx(0.070)
     assert [a.tau for a in plan.assignments] == [2, 6, 3]  # (70 - 35) / 15, its own, (70 - 20) / 15
     assert plan.facts.get("tau_star") == pytest.approx(6.0)
-    generous = world.strategy(
-        "heroes", deadline="fastest", probes=0, count_download=False, rho=1.0
-    )  # the others may even the counters out, the pace-setter may not
+    # the others may even the counters out, the pace-setter may not
+    generous = world.strategy("heroes", deadline="fastest", probes=0, count_download=False, rho=1.0)
     assert [a.tau for a in generous.assign(after_rounds(strategy), cohort([4e8, 1e8, 2e8])).assignments] == [
         2,
         6,
@@ -167,9 +164,8 @@ def test_the_calibration_is_remembered_and_later_paces_follow_the_loss(world):
     assert state.memory.pace_scale == plan.facts.get("pace_scale")
     assert plan.facts.get("pace_scale") is not None
     later = strategy.assign(state, MIXED)
-    assert later.facts.get("tau_star") == pytest.approx(
-        3.0 * (19 / 18) ** 0.5
-    )  # sqrt(1/4), and 18 instead of 19 rounds to go
+    # sqrt(1/4), and 18 instead of 19 rounds to go
+    assert later.facts.get("tau_star") == pytest.approx(3.0 * (19 / 18) ** 0.5)
     assert later.facts.get("pace_scale") == plan.facts.get("pace_scale")
 
 
@@ -232,9 +228,8 @@ def test_counters_count_the_steps_of_those_who_answered(world):
 def test_reducing_errors_are_the_squared_norms_of_blocks_not_held(world):
     strategy = world.strategy("heroes", max_width=2)
     state = strategy.begin(0)
-    coefficient = (
-        torch.tensor([1.0, 2.0, 3.0, 4.0])[:, None, None].expand(4, 2, 2).clone()
-    )  # energies 4, 16, 36, 64
+    # energies 4, 16, 36, 64
+    coefficient = torch.tensor([1.0, 2.0, 3.0, 4.0])[:, None, None].expand(4, 2, 2).clone()
     state = replace(state, tensors={**state.tensors, "2.weight.coefficient": coefficient})
     plan = strategy.assign(state, cohort([1e8, 4e8, 1e8]))
     assert [a.selection.pieces for a in plan.assignments] == [(0,), (0, 1, 2, 3), (3,)]

@@ -53,9 +53,8 @@ def test_the_example_stays_short_and_learns(tmp_path: Path) -> None:
 
 
 def test_the_window_rolls_by_one_channel_of_the_narrowest_layer_and_wraps(world: Any) -> None:
-    strategy = FedRolex().on(
-        world.ground()
-    )  # hidden layers of 9 and 6 channels: units of 3 and 2, one by one
+    # hidden layers of 9 and 6 channels: units of 3 and 2, one by one
+    strategy = FedRolex().on(world.ground())
     first = strategy.cut(Selection(2, pieces=(0,)))
     assert first["0.weight"].axes[0][1].tolist() == [0, 1, 2, 3, 4, 5]
     assert first["2.weight"].axes[0][1].tolist() == [0, 1, 2, 3]

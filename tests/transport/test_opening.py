@@ -1,4 +1,4 @@
-"""Engines open from plain parts and close whatever happens; a run takes an engine of one's own the same way."""
+"""Engines open from plain parts and close whatever happens; an engine of one's own does the same."""
 
 from __future__ import annotations
 

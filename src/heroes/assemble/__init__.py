@@ -1,8 +1,7 @@
-"""Names to objects: the only room that knows every other. The configuration stops here; below it there are plain
-values.
+"""Turns names into objects: the only room that knows every other, and the last to see a configuration.
 
-`whole` puts a federation together, from the user's own parts (`own`), the pretend world (`world`), what clients
-need (`clients`) and what the server needs (`server`).
+`whole` puts a federation together from the user's own parts (`own`), the simulated world (`world`), what
+clients need (`clients`) and what the server needs (`server`).
 """
 
 from heroes.assemble.clients import at_clients, at_node

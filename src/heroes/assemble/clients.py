@@ -38,9 +38,7 @@ FEW = 4
 def at_clients(
     config: Config, own: Own = NOTHING, progress: Progress | None = None, seed: Seed | None = None
 ) -> tuple[Trainer, FederatedData]:
-    """What is needed where clients train: who trains, and all data, shared out. `seed` is what there is in place
-    of the configured one.
-    """
+    """The trainer, and all data, shared out over the clients. `seed` replaces the configured one."""
     seed = config.seed if seed is None else seed
     device = torch_device(config.training.device)
     settings = local_settings(config, objective(config, own))
@@ -80,7 +78,7 @@ def check_layers(build: Build) -> None:
 
 
 def at_node(own: Own, text: str, client: int) -> tuple[Trainer, FederatedData]:
-    """What a client somewhere else trains with, from the server's configuration as text."""
+    """What a client in another process trains with, from the server's configuration as text."""
     return _at_node(own, text)
 
 
@@ -136,7 +134,7 @@ def local_optimiser(config: Config) -> LocalOptimiser:
 
 
 def check_targets(settings: LocalSettings, data: FederatedData) -> None:
-    """Whether the targets are what the objective and the strategy learn from."""
+    """Raise an error if the objective or the strategy cannot learn from these targets."""
     for examples in (data.train, data.test):
         settings.objective.loss.check(examples.targets)
         if not examples.are_classes and (settings.mask_absent_labels or LABELS in settings.sends):
@@ -157,7 +155,7 @@ def measure_costs(family: Family, train: Examples, local: LocalSettings, down_bi
 
 
 def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[int], list[int]]:
-    """Of a step at every width: of the dense model, and of what is trained."""
+    """FLOPs of a step at every width: of the dense model, and of the one that is trained."""
     inputs, targets = train.batch(np.arange(local.batch_size) % len(train), torch.device("cpu"))
     widths, mean = range(1, family.max_width + 1), local.objective.loss.mean
     try:

@@ -1,4 +1,4 @@
-"""The configuration as it travels to clients: all of it but the seed, of which they get what shares out the data.
+"""The configuration as it travels to clients: without the seed, but with what shares out the data.
 
 The seed decides who takes part, and with `privacy.source = "seed"` the noise: none of that is for clients.
 """

@@ -30,7 +30,7 @@ _NAMED_IN = {
 
 @dataclass(frozen=True)
 class Own:
-    """What the user brings. What is None is as the configuration names it."""
+    """The parts that the user brings. For those that are None the configuration names one."""
 
     model: Build | None = None
     data: OwnData | None = None
@@ -41,25 +41,25 @@ class Own:
 
     @property
     def strategy_class(self) -> type[Strategy] | None:
-        """The class of the user's strategy, with which its section of a configuration can be read."""
+        """The class of the user's strategy, which its section of a configuration is read with."""
         return None if self.strategy is None else type(self.strategy)
 
     @property
     def elsewhere(self) -> Own | None:
-        """What processes elsewhere need of it; None where they cannot have it: models, data and losses stay here."""
+        """What other processes get of it; None if they cannot: models, data and losses stay here."""
         if any(part is not None for part in (self.model, self.data, self.loss, self.metrics)):
             return None
         return Own(strategy=self.strategy)
 
     def named(self, config: Config) -> Config:
-        """The configuration that says where parts are the user's own, since it alone cannot repeat the run."""
+        """The configuration with the user's parts marked as "own": alone it cannot repeat the run."""
         if self.strategy is not None:
             config = config.with_strategy(registry.own(self.strategy))
         own = {key: "own" for part, key in _NAMED_IN.items() if getattr(self, part) is not None}
         return self._measured(config.changed(own) if own else config)
 
     def _measured(self, config: Config) -> Config:
-        """The user's own metrics come first, then those that the configuration names or its loss suits."""
+        """The user's own metrics come first, then those that the configuration names or the loss suggests."""
         if not self.metrics:
             return config
         check_names(self.metrics)
@@ -68,13 +68,13 @@ class Own:
         return config.changed({"objective.metrics": tuple(dict.fromkeys([*self.metrics, *others]))})
 
     def check_again(self, config: Config, folder: Path) -> None:
-        """ConfigError unless the run in this folder began with own parts in the same places."""
+        """Raise a ConfigError unless the run in this folder began with the same own parts."""
         for part, before, now in self._places(config):
             if before != now:
                 does = "was run with your own" if before else "was not run with your own"
                 raise ConfigError(
-                    f"{str(folder)!r} {does} {part}: heroes.resume(folder, {part.partition(' ')[0]}=...) must be "
-                    "called accordingly"
+                    f"{str(folder)!r} {does} {part}: heroes.resume(folder, {part.partition(' ')[0]}=...) "
+                    "must be called accordingly"
                 )
 
     def _places(self, config: Config) -> Iterator[tuple[str, object, object]]:

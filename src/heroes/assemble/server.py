@@ -1,4 +1,4 @@
-"""What the server goes by: the strategy's ground, who can be asked and who is, optimiser, privacy, when to stop."""
+"""The server's side of a federation: the strategy, who is asked, the optimiser, privacy, and when to stop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ground(config: Config, family: Family, costs: Costs) -> Ground:
 
 
 def availability(faults: Faults | None, engine: Engine) -> Availability:
-    """Who can be asked: those awake in the pretend world, those that a real engine can reach, or everybody."""
+    """Who can be asked: clients that are awake, that the engine can reach, or everybody."""
     if faults is not None and faults.availability != "always":
         return DayAndNight(faults)
     return Connected(engine.present)
@@ -83,8 +83,9 @@ def privacy(config: Config, chooser: Sampler) -> Privacy | None:
         return None
     if not chooser.uniform:
         raise ConfigError(
-            f"privacy.noise is {p.noise}: its accountant covers clients drawn uniformly without replacement, which "
-            f"the sampler {chooser.name!r} does not do; use federation.sampler = 'uniform' or privacy.noise = 0"
+            f"privacy.noise is {p.noise}: its accountant covers clients drawn uniformly without replacement, "
+            f"which the sampler {chooser.name!r} does not do; use federation.sampler = 'uniform' or "
+            "privacy.noise = 0"
         )
     drawn = math.ceil(f.cohort * config.server.oversample)
     seed = config.seed if p.source == "seed" else None

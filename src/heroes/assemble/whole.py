@@ -49,8 +49,9 @@ def entered(
 def assembled(
     config: Config, opener: Opener, own: Own = NOTHING, progress: Progress | None = None
 ) -> Iterator[Federation]:
-    """Everything that takes part in the run that the configuration describes, with the user's own parts in
-    their places. The engine that `opener` opens is open inside.
+    """Yields everything that takes part in the configured run, the user's own parts included.
+
+    The engine is open inside.
     """
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer, data = at_clients(config, own, progress)

@@ -72,7 +72,7 @@ def shared(
 
 
 def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | None = None) -> FederatedData:
-    """Share the training examples out as the configuration says. `progress` hears of a part that is not used."""
+    """Share the training examples out as configured; `progress` hears of examples that are not used."""
     name, clients = config.data.partition, config.federation.clients
     named("data.partition", name, PARTITIONS)
     d = config.data
@@ -97,15 +97,15 @@ def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | No
 
 def _left_out(name: str, used: int, of: int) -> str:
     return (
-        f"{name} uses {used:,} of {of:,} training examples, since every client gets as many as the rarest class "
-        "allows; data.partition = 'gamma_all' deals all of them out"
+        f"{name} uses {used:,} of {of:,} training examples, since every client gets as many as the rarest "
+        "class allows; data.partition = 'gamma_all' deals all of them out"
     )
 
 
 def model_build(config: Config, data: FederatedData) -> Build:
-    """The named model with the options that it takes, for as many classes, channels and pixels as the data has.
+    """The named model, given the options it accepts and the data's number of classes, channels and pixels.
 
-    Targets that are floats are no classes: then the model has as many outputs as it is told.
+    Float targets are not classes: then the model keeps its own default number of outputs.
     """
     build = named_model(config.model.name)
     takes = inspect.signature(build).parameters
@@ -135,7 +135,8 @@ def fleet_kind(config: Config) -> FleetKind:
     if kind.measured_links and own.keys() & {"upload", "download"}:
         if not {"upload", "download"} <= own.keys():
             raise ConfigError(
-                f"the links of fleet {config.fleet.name!r} are measured pairs; give both fleet.upload and fleet.download, or none"
+                f"the links of fleet {config.fleet.name!r} are measured pairs; give both fleet.upload and "
+                "fleet.download, or none"
             )
         own["measured_links"] = False
     return replace(kind, **own)

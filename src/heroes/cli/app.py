@@ -51,9 +51,7 @@ def run() -> NoReturn:
 
 
 def _follow() -> NoReturn:
-    """Run the command line in a process that is not the first of those that mpiexec started: the first says
-    what is wrong.
-    """
+    """Run the command line in any process but the first under mpiexec; the first reports errors."""
     err_console.quiet = True
     try:
         app(standalone_mode=False)

@@ -52,14 +52,15 @@ class Job:
             return False
         if _but_engine(parse(read_config(self.folder))) != _but_engine(self.config):
             raise RunFolderError(
-                f"{str(self.folder)!r} holds a run with other settings; choose another --out or say --overwrite"
+                f"{str(self.folder)!r} holds a run with other settings; choose another --out or say "
+                "--overwrite"
             )
         rows = read_records(self.folder).rows
         return bool(rows) and rows[-1].stopped is not None
 
 
 def _but_engine(config: Config) -> Config:
-    """The engine does not change what a run comes to."""
+    """The configuration without its engine, which does not change the outcome of a run."""
     return config.model_copy(update={"engine": EngineConfig()})
 
 
@@ -98,7 +99,7 @@ def compare_command(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run strategies side by side and compare them, or compare runs that exist. What is done is not run again."""
+    """Run strategies side by side and compare them, or compare existing runs; nothing is run twice."""
     marks = None if targets is None else [_number(text, "--targets") for text in targets.split(",")]
     folders = [Path(thing) for thing in things]
     if not all((folder / "records.jsonl").exists() for folder in folders):
@@ -122,7 +123,7 @@ def compare_command(
 
 
 def _refuse_missing(folders: list[Path]) -> None:
-    """Several things can be compared only if they are run folders."""
+    """Raise an error if one of several things to compare is not a run folder."""
     if len(folders) > 1:
         missing = next(str(folder) for folder in folders if not (folder / "records.jsonl").exists())
         raise RunFolderError(f"{missing!r} is not a run folder: it has no records.jsonl")
@@ -151,8 +152,8 @@ def _jobs(
 def _refuse_mpi(planned: list[Job]) -> None:
     if launch.size() > 1 or any(job.config.engine.name == "mpi" for job in planned):
         raise ConfigError(
-            "heroes compare does not run under MPI: run each strategy by mpiexec -n 5 heroes run EXPERIMENT --strategy NAME --engine mpi "
-            "--out FOLDER, then heroes compare FOLDER FOLDER"
+            "heroes compare does not run under MPI: run each strategy by mpiexec -n 5 heroes run EXPERIMENT "
+            "--strategy NAME --engine mpi --out FOLDER, then heroes compare FOLDER FOLDER"
         )
 
 

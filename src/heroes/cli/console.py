@@ -28,9 +28,7 @@ OnWork = Callable[[str, int, int | None], None]
 
 
 class PlainConsole(Console):
-    """A console on which words of others are words, not commands: a text is one line without control
-    characters.
-    """
+    """A console on which foreign text is text, not commands: one line without control characters."""
 
     def print(self, *objects: Any, **how: Any) -> None:
         super().print(*(printable(each) if isinstance(each, str) else each for each in objects), **how)
@@ -41,7 +39,7 @@ err_console = PlainConsole(stderr=True, highlight=False)
 
 
 class Watching(NamedTuple):
-    """Whom a run tells of its rounds, and of data being prepared."""
+    """The callbacks of a run: for its rounds, and for data being prepared."""
 
     on_round: Callable[[RoundRecord], None] | None
     on_progress: OnWork | None
@@ -150,9 +148,7 @@ def _every_tenth() -> OnWork:
 
 @contextmanager
 def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching]:
-    """What to call with each round's record and while data is prepared: a live display on a terminal, plain
-    lines elsewhere.
-    """
+    """Callbacks for records and for data preparation: a live display on a terminal, lines elsewhere."""
     name, total = f"{config.task}/{config.strategy.name}", config.federation.rounds
     if quiet:
         yield Watching(None, None)
@@ -192,7 +188,8 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching
 
 def _line(record: RoundRecord) -> str:
     scored = "" if record.score is None else f"{record.metric} {Metric(record.metric).text(record.score)}  "
-    return f"{scored}time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s  traffic {record.traffic / MEGABYTE:,.1f} MB"
+    spent = f"time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s"
+    return f"{scored}{spent}  traffic {record.traffic / MEGABYTE:,.1f} MB"
 
 
 def _counted(missing: Sequence[Lost]) -> str:
@@ -222,7 +219,8 @@ class _Notices:
             self._once(notice)
         for before in record.abandoned:
             self._say(
-                f"round {record.round} is begun again; left out of {len(before.clients)}: {_counted(before.missing)}"
+                f"round {record.round} is begun again; left out of {len(before.clients)}: "
+                f"{_counted(before.missing)}"
             )
         if troubles := [lost for lost in record.missing if lost.cause != "surplus"]:
             self._say(f"round {record.round}, left out of {len(record.clients)}: {_counted(troubles)}")

@@ -116,14 +116,16 @@ def _readme(config: Config, own: bool) -> str:
     return f"""# {config.task} by {config.strategy.name}, on Flower
 
 Every machine needs `pip install 'heroes-fl[flower]'`{needs}. `federation.clients` in config.toml is
-{config.federation.clients}: start a SuperNode for each client, with a partition-id from 0 to {last}: its part of the data.
+{config.federation.clients}: start a SuperNode for each client, with a partition-id from 0 to {last}, which is
+its part of the data.
 {mine}
     flower-superlink --insecure
     flower-supernode --insecure --superlink ADDRESS:8000 --node-config "partition-id=0"
     flwr run . SUPERLINK --stream
 
-A run that was interrupted goes on when it is started again with the same `out`. More rounds: `--run-config "rounds=50"`.
-A node with `model-out="/path/model.safetensors" width=2` in its node configuration gets the final model at that width.
+A run that was interrupted goes on when it is started again with the same `out`. More rounds:
+`--run-config "rounds=50"`. A node with `model-out="/path/model.safetensors" width=2` in its node
+configuration gets the final model at that width.
 See docs/engines.md of heroes for clocks, keys and certificates.
 """
 
@@ -168,7 +170,7 @@ def keys_command(
 
 
 def _flower_keys() -> ModuleType:
-    """The room that makes keys; it needs a package that comes with Flower."""
+    """The module that makes keys, which needs a package that comes with Flower."""
     try:
         from heroes.cli import flower_keys
     except ModuleNotFoundError as error:
@@ -205,7 +207,8 @@ def _commands(folder: Path, numbers: range, hosts: list[str], first: int) -> lis
     start = [
         "start the server (one port, 8000, for nodes and for you):",
         f"  flower-superlink --host {listen} --port 8000 --database superlink.db --enable-supernode-auth \\",
-        f"    --ssl-ca-certfile {where}/ca.crt --ssl-certfile {where}/server.crt --ssl-keyfile {where}/server.key",
+        f"    --ssl-ca-certfile {where}/ca.crt --ssl-certfile {where}/server.crt --ssl-keyfile "
+        f"{where}/server.key",
         "",
         "name it to the flwr command, in $FLWR_HOME/config.toml (by default ~/.flwr/config.toml):",
         "  [superlink.federation]",
@@ -221,7 +224,8 @@ def _commands(folder: Path, numbers: range, hosts: list[str], first: int) -> lis
         "",
         f"start node N on its machine (here N = {numbers[0]}):",
         f"  flower-supernode --superlink {address} --root-certificates {where}/ca.crt \\",
-        f"    --auth-supernode-private-key {where}/node-{numbers[0]}.key --node-config partition-id={numbers[0]}",
+        f"    --auth-supernode-private-key {where}/node-{numbers[0]}.key --node-config "
+        f"partition-id={numbers[0]}",
     ]
 
 

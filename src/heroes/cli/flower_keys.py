@@ -1,5 +1,4 @@
-"""Keys of a deployed federation: a certificate authority, the server's certificate, and a pair of keys for
-every node.
+"""Keys of a deployed federation: a certificate authority, a server certificate and a key pair for every node.
 
 The server shows its certificate, which nodes check against the authority's (TLS). A node signs what it sends
 with its own key, whose public half is registered with the server. Node keys are OpenSSH files on the curve
@@ -109,7 +108,8 @@ def _alternative_name(host: str) -> x509.GeneralName:
     labels = host.split(".")
     if len(host) > 253 or labels[-1].isdigit() or not all(_LABEL.fullmatch(label) for label in labels):
         raise ConfigError(
-            f"--host {host!r} is neither a host name nor an address; say for example fl.example.org or 192.0.2.7"
+            f"--host {host!r} is neither a host name nor an address; say for example fl.example.org or "
+            "192.0.2.7"
         )
     return x509.DNSName(host)
 
@@ -119,8 +119,9 @@ def _refuse_existing(folder: Path, wanted: list[Path], overwrite: bool) -> None:
     if there and not overwrite:
         more = f" and {len(there) - 1} more" if len(there) > 1 else ""
         raise ConfigError(
-            f"{str(folder)!r} already holds {there[0]}{more}; choose another folder, make keys of further nodes only (--first), "
-            "renew the server's certificate only (--renew), or replace all of them (--overwrite)"
+            f"{str(folder)!r} already holds {there[0]}{more}; choose another folder, make keys of further "
+            "nodes only (--first), renew the server's certificate only (--renew), or replace all of them "
+            "(--overwrite)"
         )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -216,7 +217,8 @@ def _read_authority(files: KeyFolder) -> tuple[ec.EllipticCurvePrivateKey, x509.
     for path in (files.ca_key, files.ca_certificate):
         if not path.is_file():
             raise ConfigError(
-                f"{str(files.path)!r} holds no {path.name}: there is no authority that could sign a new certificate"
+                f"{str(files.path)!r} holds no {path.name}: there is no authority that could sign a new "
+                "certificate"
             )
     try:
         key = load_pem_private_key(files.ca_key.read_bytes(), None)
@@ -233,7 +235,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that nobody else can ever read half-written or, if private, read at all."""
+    """Write a file that nobody can read half-written or, if it is private, read at all."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:

@@ -1,6 +1,4 @@
-"""Whether mpiexec started this process, and as which of how many; it says so in the environment, each kind in
-its own way.
-"""
+"""Whether mpiexec started this process, and as which of how many. Each MPI says so in its own variables."""
 
 from __future__ import annotations
 
@@ -35,8 +33,9 @@ def _first(names: tuple[str, ...], default: int) -> int:
 
 
 def refuse_many(engine: str) -> None:
-    """An error if there are several processes, which would all do the same."""
+    """Raise an error if several processes were started, which would all do the same run."""
     if size() > 1 and engine != "mpi":
         raise ConfigError(
-            f"{size()} processes were started together but engine.name is {engine!r}; say --engine mpi, or start one"
+            f"{size()} processes were started together but engine.name is {engine!r}; say --engine mpi, or "
+            "start one"
         )

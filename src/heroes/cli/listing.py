@@ -28,13 +28,12 @@ def list_command(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="Only this: experiments, strategies, models, data, partitions, fleets, trackers, engines, config."
+            help="Only this: experiments, strategies, models, data, partitions, fleets, trackers, engines "
+            "or config."
         ),
     ] = None,
 ) -> None:
-    """Show what there is: experiments, strategies, models, data sets, partitions, fleets, engines,
-    configuration keys.
-    """
+    """Show what there is: experiments, strategies, models, data, fleets, trackers, engines, keys."""
     kinds = _choices()
     if kind is not None and kind not in kinds:
         raise ConfigError(f"there is no list {kind!r}: {did_you_mean(kind, kinds)}")
@@ -78,7 +77,7 @@ def _first_line(thing: Any) -> str:
 
 
 def _first_line_in(module: str) -> str:
-    """Of a module that is not imported: it may need an extra."""
+    """The first line about a module, which is not imported because it may need an extra."""
     found = find_spec(module)
     text = Path(found.origin).read_text(encoding="utf-8") if found is not None and found.origin else ""
     return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]

@@ -33,9 +33,7 @@ _LONGEST_FOLDER = 120  # bytes of a name; file systems take 255
 def configuration(
     experiment: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]
 ) -> Config:
-    """What a user means by an experiment's name or a file's path, a strategy, `--set` and options with names of
-    their own.
-    """
+    """The configuration asked for by an experiment or a file, a strategy, `--set` and other options."""
     given = dict(parse_setting(text) for text in settings or [])
     strategy = strategy or given.pop("strategy.name", None)
     path = Path(experiment)
@@ -48,8 +46,9 @@ def configuration(
 
 
 def folder_name(*parts: object) -> str:
-    """Names as that of one folder, wherever they come from: letters, digits, dots, dashes. Where that changes
-    or shortens them, a checksum keeps different names apart.
+    """One folder name made of these names, wherever they come from: letters, digits, dots, dashes.
+
+    If that changes or shortens them, a checksum keeps different names apart.
 
     >>> folder_name("digits", "heroes", 0), folder_name("x/../../y", 0)
     ('digits-heroes-0', 'x-y-0-e8df49f0')

@@ -50,11 +50,8 @@ def run_command(
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
     config = options.configuration(experiment, strategy, settings, named)
     launch.refuse_many(config.engine.name)
-    folder = (
-        out
-        or Path("runs")
-        / f"{datetime.now():%Y%m%d-%H%M%S}-{options.folder_name(config.task, config.strategy.name, config.seed)}"
-    )
+    name = options.folder_name(config.task, config.strategy.name, config.seed)
+    folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
     with status("setting up", quiet):
         from heroes.runs.running import run  # torch is loaded here, where it is needed
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:

@@ -1,6 +1,4 @@
-"""How good a model is on the test set. It is counted chunk by chunk, so that whoever counts, the sums are the
-same bits.
-"""
+"""Tests a model chunk by chunk, so that the sums have the same bits whoever counts which chunk."""
 
 from __future__ import annotations
 
@@ -24,8 +22,10 @@ from heroes.models.family import LocalModel
 
 @dataclass(frozen=True)
 class Tally:
-    """What one chunk says: plain statistics, of the loss and of every metric that streams, and outputs and
-    targets where a metric needs all of them at once.
+    """What one chunk contributes.
+
+    Statistics of the loss and of every metric that streams, and the outputs and targets themselves if a
+    metric needs all of them at once.
     """
 
     statistics: list[Any]
@@ -96,7 +96,7 @@ def testing() -> Iterator[None]:
 
 
 def untested(why: str) -> TrainingError:
-    """The error for a model that could not be tested."""
+    """The error to raise when a model cannot be tested."""
     return TrainingError(f"the model could not be tested: {why}")
 
 

@@ -1,6 +1,6 @@
-"""What a client may send besides its tensors: how the client makes it, and what the server takes for right.
+"""What clients may send besides their tensors: how a client makes it, and what the server accepts.
 
-A strategy names the extras it needs. Each is one tensor, and travels as it is.
+A strategy names the extras it needs. Each is one tensor, and travels unrounded.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Seen:
 class Extra:
     """One thing that clients send besides their tensors.
 
-    `make` gives the tensor, or None where there is nothing to send. `wrong` says what is wrong with a tensor
-    that arrived, given the number of parameters and of classes; None where it is right. `nbytes` is what it
+    `make` gives the tensor, or None if there is nothing to send. `wrong` says what is wrong with a tensor
+    that arrived, given the number of parameters and of classes; None if it is right. `nbytes` is what it
     weighs on the wire for a model with tensors of these shapes.
     """
 
@@ -46,7 +46,8 @@ def _gradient(seen: Seen) -> Tensor | None:
 
 def _no_gradient(tensor: Tensor, parameters: int, classes: int) -> str | None:
     if tensor.dtype != torch.float32 or tuple(tensor.shape) != (parameters,):
-        return f"its gradient is {tensor.dtype} of shape {tuple(tensor.shape)}, not float32 of {parameters} values"
+        shape = tuple(tensor.shape)
+        return f"its gradient is {tensor.dtype} of shape {shape}, not float32 of {parameters} values"
     return None if bool(torch.isfinite(tensor).all()) else "its gradient is not finite"
 
 

@@ -1,4 +1,4 @@
-"""Losses: what a client minimises, and what a model's outputs must look like for it.
+"""Losses: what a client minimises, and which outputs and targets go with it.
 
 Outputs that do not fit their targets are a TrainingError that names both shapes.
 """
@@ -22,7 +22,8 @@ Function = Callable[[Any, Any], Any]  # of outputs and targets, by the user
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """One class for every answer: outputs (n, classes, ...) score them, targets (n, ...) are their numbers.
+    """Classification. Outputs (n, classes, ...) are scores, targets (n, ...) are class numbers.
+
     Label smoothing counts in training only.
     """
 
@@ -47,8 +48,9 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class NextToken:
-    """The token after every token: outputs (n, tokens, vocabulary), targets (n, tokens); the mean is over
-    tokens. Label smoothing counts in training only.
+    """Predicts the next token: outputs (n, tokens, vocabulary), targets (n, tokens).
+
+    The mean is over tokens. Label smoothing counts in training only.
     """
 
     label_smoothing: float = 0.0
@@ -73,8 +75,9 @@ class NextToken:
 
 @dataclass(frozen=True)
 class BinaryCrossEntropy:
-    """Yes or no for every output: above 0 is yes. Targets from 0 to 1 of the outputs' shape, or (n,) for one
-    output.
+    """Yes or no for every output; above 0 means yes.
+
+    Targets are 0 to 1 in the outputs' shape, or (n,) for one output.
     """
 
     name: ClassVar[str] = "binary_cross_entropy"
@@ -122,7 +125,7 @@ class MeanSquaredError:
 
 @dataclass(frozen=True)
 class OwnLoss:
-    """A function of the user's: of outputs and targets, the mean over a batch as a tensor of one number."""
+    """The user's own loss: a function of outputs and targets that returns the batch mean as a tensor."""
 
     function: Function
 
@@ -137,7 +140,7 @@ class OwnLoss:
         return found
 
     def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean stands for every example of the batch."""
+        """The batch mean, for every example of the batch."""
         return self._found(outputs, targets).expand(len(targets))
 
     def aligned(self, outputs: Tensor, targets: Tensor) -> Pair:
@@ -148,7 +151,7 @@ class OwnLoss:
         return _alike(outputs, targets, self.name)
 
     def check(self, targets: Tensor) -> None:
-        """The user knows."""
+        """Nothing to check: only the user knows what fits."""
 
     def _found(self, outputs: Tensor, targets: Tensor) -> Tensor:
         wanted = "it should give a tensor of one finite number, the mean over the batch"
@@ -177,15 +180,15 @@ LOSSES: dict[str, Callable[[float], Loss]] = {
 
 
 def title(function: object) -> str:
-    """What a user's function is called: by its name, or by its kind if it has none."""
+    """The name of a user's function, or of its type if it has none."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def misfit(name: str, outputs: Tensor, targets: Tensor, wanted: str) -> TrainingError:
     """The error for outputs that do not fit their targets."""
     return TrainingError(
-        f"{name}: the model's outputs have shape {tuple(outputs.shape)} and the targets {tuple(targets.shape)}; "
-        f"{wanted}"
+        f"{name}: the model's outputs have shape {tuple(outputs.shape)} and the targets "
+        f"{tuple(targets.shape)}; {wanted}"
     )
 
 
@@ -218,9 +221,11 @@ def _alike(outputs: Tensor, targets: Tensor, name: str) -> Pair:
 def _check_whole(targets: Tensor, name: str, what: str) -> None:
     if targets.dtype.is_floating_point:
         raise DataError(
-            f"objective.name is {name!r}, but targets are {targets.dtype}; it takes {what} numbers (torch.int64)"
+            f"objective.name is {name!r}, but targets are {targets.dtype}; it takes {what} numbers "
+            "(torch.int64)"
         )
     if int(targets.min()) < 0:
         raise DataError(
-            f"objective.name is {name!r}, but there is a target {int(targets.min())}; {what} numbers start at 0"
+            f"objective.name is {name!r}, but there is a target {int(targets.min())}; {what} numbers start "
+            "at 0"
         )

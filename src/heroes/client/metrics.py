@@ -23,14 +23,14 @@ from heroes.errors import ConfigError, TrainingError, said
 
 @dataclass(frozen=True)
 class _Mean(ABC):
-    """A sum over all answers, divided by how many there are."""
+    """A sum over all predictions, divided by their number."""
 
     loss: Loss
     lower_is_better: ClassVar[bool] = True
 
     @abstractmethod
     def counted(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """What every answer adds to the sum."""
+        """What every prediction adds to the sum."""
 
     def start(self, outputs: Tensor, targets: Tensor) -> list[float]:
         values = self.counted(outputs, targets)
@@ -67,7 +67,7 @@ class Perplexity(MeanLoss):
 
 @dataclass(frozen=True)
 class Accuracy(_Mean):
-    """The share of right answers."""
+    """The share of right predictions."""
 
     name: ClassVar[str] = "accuracy"
     lower_is_better: ClassVar[bool] = False
@@ -104,9 +104,9 @@ class Mae(_Mean):
 
 @dataclass(frozen=True)
 class F1:
-    """The mean over classes of 2 * right / (said + true), over all classes that are said or true anywhere.
+    """The mean over classes of 2 * right / (predicted + true), over all classes that occur in either.
 
-    Where outputs say yes or no, each of them is a class and yes is what counts.
+    If outputs mean yes or no, each of them is a class, and yes is what counts.
     """
 
     loss: Loss
@@ -152,9 +152,9 @@ def _errors(metric: Rmse | Mae, outputs: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Whole:
-    """A function of the user's that needs the whole test set at once.
+    """The user's own function, which needs the whole test set at once.
 
-    All outputs and targets are kept in the memory of the process that leads until the model is tested: four
+    All outputs and targets are kept in the memory of the leading process until the model is tested: four
     bytes for every output, and four or eight for every target. An object with `start`, `merge` and `finish`
     takes next to nothing.
     """
@@ -177,7 +177,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Streamed:
-    """An object of the user's with `start`, `merge` and `finish`: a `heroes.contracts.Metric`."""
+    """The user's own object with `start`, `merge` and `finish`, as in `heroes.contracts.Metric`."""
 
     name: str
     parts: Any
@@ -202,7 +202,7 @@ class Streamed:
             raise TrainingError(f"{_own(self.name)} failed in {method}: {said(error)}") from error
 
     def _plain(self, method: str, *given: Any) -> Any:
-        """What a method gives, as it looks after travelling."""
+        """What a method returns, as it looks after travelling as JSON."""
         found = self._called(method, *given)
         try:
             return json.loads(json.dumps(found))
@@ -238,7 +238,7 @@ def metric(function: Any, *, lower_is_better: bool = False) -> Directed:
 
 
 def own_metric(name: str, given: Any) -> Metric | Whole:
-    """A metric of the user's under its name."""
+    """The user's own metric under this name."""
     lower = getattr(given, "lower_is_better", False)
     if not isinstance(lower, bool):
         raise ConfigError(f"metrics[{name!r}].lower_is_better is {lower!r}; it should be True or False")
@@ -247,8 +247,8 @@ def own_metric(name: str, given: Any) -> Metric | Whole:
         return Streamed(name, inner, lower)
     if not callable(inner):
         raise ConfigError(
-            f"metrics[{name!r}] is a {type(inner).__name__}; give a function of (outputs, targets), or an object "
-            "with start, merge and finish"
+            f"metrics[{name!r}] is a {type(inner).__name__}; give a function of (outputs, targets), or an "
+            "object with start, merge and finish"
         )
     return Whole(name, inner, lower)
 
@@ -258,7 +258,7 @@ def _own(name: str) -> str:
 
 
 def _number(name: str, found: Any) -> float:
-    """What a user's metric gave as a number."""
+    """The number that a user's metric returned, or a TrainingError."""
     try:
         if isinstance(found, (str, bytes)):
             raise TypeError

@@ -1,6 +1,4 @@
-"""The objective of a run: the loss that clients minimise, and the metrics that are measured, the main one
-first.
-"""
+"""The objective of a run: the loss that clients minimise, and the metrics to measure, the main one first."""
 
 from __future__ import annotations
 
@@ -49,14 +47,14 @@ def _metric(name: str, loss: Loss, own: Mapping[str, Any]) -> Metric | Whole:
         return own_metric(name, own[name])
     if name not in METRICS:
         raise ConfigError(
-            f"objective.metrics has {name!r}: {did_you_mean(name, METRICS)}; or heroes.run(..., metrics={{...}}) "
-            "gives one of your own"
+            f"objective.metrics has {name!r}: {did_you_mean(name, METRICS)}; or heroes.run(..., "
+            f"metrics={{...}}) gives one of your own"
         )
     return METRICS[name](loss)
 
 
 def check_names(own_metrics: object) -> None:
-    """Metrics of the user's come by names that are not taken."""
+    """Raise a ConfigError if a metric of the user's has a name that is taken."""
     if not isinstance(own_metrics, Mapping):
         kind = type(own_metrics).__name__
         raise ConfigError(

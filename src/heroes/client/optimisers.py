@@ -49,7 +49,7 @@ class Sgd:
 
 @dataclass(frozen=True)
 class AdamW:
-    """Adam with weight decay of its own, beside the gradient."""
+    """Adam with decoupled weight decay."""
 
     beta1: float = 0.9
     beta2: float = 0.999

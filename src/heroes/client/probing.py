@@ -1,4 +1,4 @@
-"""What a client can tell about the loss around its model, from gradients on a few probe batches."""
+"""What a client measures of the loss around its model, from gradients on a few probe batches."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ def probe(
 
 
 def estimate(before: Probe | None, after: Probe | None) -> dict[str, float]:
-    """L (smoothness), sigma^2 (variance), G^2 (gradient) and the loss's own Lipschitz constant, from probes at
-    the received weights and at the trained ones. What cannot be told is left out.
+    """L (smoothness), sigma^2 (variance), G^2 (gradient) and the loss's own Lipschitz constant.
+
+    They are computed from probes at the received and at the trained weights; what cannot be told is left out.
     """
     if before is None or after is None:
         return {}

@@ -1,4 +1,4 @@
-"""Local terms: what a client adds to its loss at every step, from the model it trains and what it received."""
+"""Local terms: what a client adds to its loss at every step, given its model and the tensors it received."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from heroes.models.family import LocalModel
 from heroes.slices.compose import orthogonality
 
 Term = Callable[[LocalModel, Tensors], Tensor]
-"""of the model as it is now, and of its tensors as they were received, under the same names"""
+"""a function of the model as it is now and of the tensors as received, under the same names"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Proximal:
 
 @dataclass(frozen=True)
 class Orthogonality:
-    """Keeps every basis from collapsing; nothing where no factors are trained."""
+    """Keeps every basis from collapsing; zero if no factors are trained."""
 
     weight: float
 

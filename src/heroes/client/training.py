@@ -1,4 +1,4 @@
-"""The client's whole job: load a slice, run tau steps on its own data, say what it saw."""
+"""The client's whole job: load a slice, run tau steps on its own data, report what it saw."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from heroes.slices.exchange import Upload, pack_update, pack_with_feedback, unpa
 class LocalSettings:
     """How clients train, the same for all of them.
 
-    `train_in`: "factors" trains basis and coefficient through the composition; "weights" trains the composed
-    weights and decomposes them afterwards; "dense" is for strategies without composition, whose tensors are the
-    weights. `terms` are added to the loss at every step. `clip` is the largest norm of a gradient. `sends` is
-    what goes back besides the tensors. `scaler` and `mask_absent_labels` are HeteroFL's
-    extras.
+    Args:
+        train_in: "factors" trains basis and coefficient through the composition; "weights" trains the
+            composed weights and decomposes them afterwards; "dense" is for strategies without composition.
+        terms: added to the loss at every step.
+        clip: the largest norm of a gradient.
+        sends: what goes back besides the tensors.
+        scaler, mask_absent_labels: HeteroFL's extras.
     """
 
     batch_size: int = 32
@@ -58,7 +60,7 @@ class Trainer:
         self._models: dict[tuple[str, int], LocalModel] = {}
 
     def answer(self, task: Task, examples: Examples, share: Integers) -> Update | Lost:
-        """One client's round, or what went wrong in it: one client does not end a run."""
+        """One client's round, or what went wrong in it, so that one client does not end a run."""
         try:
             return self.train(task, examples, share)
         except Exception as error:  # the user's model and transform can fail in any way
@@ -102,9 +104,7 @@ class Trainer:
         )
 
     def packed(self, task: Task, tensors: Tensors) -> tuple[Upload | None, Tensors | None]:
-        """Trained tensors in the configured number of bits, and what rounding leaves out; None: they travel
-        as they are.
-        """
+        """Trained tensors in the configured bits, and what rounding leaves out; None if not packed."""
         bits, feedback = self.settings.up_bits, task.residuals
         if bits == 32 and feedback is None:
             return None, None
@@ -127,9 +127,7 @@ class Trainer:
         return self._models[key]
 
     def loaded(self, tensors: Tensors, width: int) -> LocalModel:
-        """The resident model that takes the strategy's tensors as they are, with these in it: ready to be
-        tested.
-        """
+        """The resident model that takes the strategy's tensors, loaded with these, ready to test."""
         model = self.model("dense" if self.settings.train_in == "dense" else "composed", width)
         model.load(tensors)
         return model
@@ -196,18 +194,14 @@ def _lay_out(module: nn.Module) -> None:
 
 
 def scale_activations(module: nn.Module, factor: float) -> None:
-    """Multiply what hidden convolutions and linear layers put out, in training only; the output layer is the
-    last of them.
-    """
+    """Multiply the outputs of all convolutions and linear layers but the last, in training only."""
     layers = [m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))]
     for layer in layers[:-1]:
         layer.register_forward_hook(lambda m, _, out: out * factor if m.training else out)
 
 
 def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Generator) -> list[Integers]:
-    """`count` batches from a client's examples: shuffled passes, no example twice in a batch, smaller if it
-    has fewer.
-    """
+    """`count` batches in shuffled passes, no example twice in a batch; smaller if there are few."""
     size = min(batch_size, len(share))
     per_pass = len(share) // size
     batches: list[Integers] = []
@@ -219,7 +213,7 @@ def draw_batches(share: Integers, batch_size: int, count: int, rng: np.random.Ge
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums do not depend on how many threads share them: there is one."""
+    """Use one thread inside, because sums depend on how many threads share them."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -230,7 +224,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def own_randomness(seed: int) -> Iterator[None]:
-    """Whatever draws from torch's global generator (dropout) draws from this seed, and leaves no trace."""
+    """Inside, torch's global generator (dropout) draws from this seed; it is restored afterwards."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():

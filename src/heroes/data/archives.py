@@ -1,6 +1,4 @@
-"""Tar and zip archives, unpacked so that nothing can land outside the folder meant for it, nor more than the
-disk can take.
-"""
+"""Unpacks tar and zip archives, so that nothing lands outside the target folder or overfills the disk."""
 
 from __future__ import annotations
 
@@ -46,11 +44,10 @@ def is_archive(path: Path) -> bool:
 def unpack(
     archive: Path, folder: Path, only: Collection[str] | None = None, largest: int | None = None
 ) -> None:
-    """Unpack an archive into a folder; with `only`, just the files of these names, wherever they lie in the
-    archive.
+    """Unpack an archive into a folder; with `only`, just the files of these names, wherever they are in it.
 
-    A file of more than `largest` bytes is refused, and so is an archive that is larger than the disk has room
-    for.
+    A file of more than `largest` bytes is refused, and so is an archive that is larger than the free disk
+    space.
     """
     try:
         room = _Room(folder, largest)
@@ -80,9 +77,7 @@ class _Room:
 
 
 class _Pieces:
-    """A file that is read in small pieces only: the length of a tar header's text is whatever the archive
-    claims.
-    """
+    """A file that is read in small pieces only: an archive can claim any length for a header."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file

@@ -1,6 +1,4 @@
-"""CIFAR-10 from `cifar-10-batches-py`, as a folder or as the archive it comes in: 60,000 images of 32x32 in
-ten classes.
-"""
+"""CIFAR-10 from `cifar-10-batches-py`, as a folder or as the archive it is published in."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ _PIXELS = 3 * 32 * 32
 
 
 def load(options: DataOptions) -> Dataset:
-    """CIFAR-10: 60,000 photographs of 32x32 in ten classes; training images are flipped and cropped on the
-    fly.
-    """
+    """CIFAR-10: 60,000 photographs of 32x32 in ten classes; training images are flipped and cropped."""
     plain = ImageTransform(_MEAN, _STD)
     varied = ImageTransform(_MEAN, _STD, flip=True, padding=4) if options.augment else plain
     with _folder(options.root("cifar10")) as folder:
@@ -69,17 +65,15 @@ def _inside(folder: Path, said: Path) -> Path:
         if (candidate / _TRAIN[0]).is_file():
             return candidate
     raise DataError(
-        f"{said} holds no CIFAR-10: there must be a folder {FOLDER} with the files {_TRAIN[0]} to 5 and {_TEST[0]}"
+        f"{said} holds no CIFAR-10: there must be a folder {FOLDER} with the files {_TRAIN[0]} to 5 and "
+        f"{_TEST[0]}"
     )
 
 
 def _batches(paths: list[Path]) -> tuple[Tensor, Tensor]:
-    """Images (N, 3, 32, 32) and labels of these files; beside the result, only one file is in memory at a
-    time.
-    """
-    room = sum(
-        _size(path) // _PIXELS for path in paths
-    )  # never too little; what is not written to takes no memory
+    """Images (N, 3, 32, 32) and labels of these files, reading one file into memory at a time."""
+    # never too little; what is not written to takes no memory
+    room = sum(_size(path) // _PIXELS for path in paths)
     images, labels = np.empty((room, _PIXELS), dtype=np.uint8), np.empty(room, dtype=np.uint8)
     end = 0
     for path in paths:

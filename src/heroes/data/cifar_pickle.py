@@ -53,9 +53,8 @@ class ArrayRecord:
         ):
             raise ValueError("the data is not a plain array of bytes")
         if len(shape) > _MOST_DIMENSIONS or not all(type(n) is int and 0 <= n < _LARGEST for n in shape):
-            raise ValueError(
-                "the shape of the data is not a few whole numbers"
-            )  # not shown: a few bytes can make it endless
+            # not shown: a few bytes can make it endless
+            raise ValueError("the shape of the data is not a few whole numbers")
         if prod(shape) != len(raw):
             raise ValueError(f"an array of shape {shape} cannot hold {len(raw)} bytes")
         return np.frombuffer(raw, dtype=np.uint8).reshape(shape)
@@ -71,9 +70,7 @@ class _Kind:
 
 
 class _StandIn:
-    """Takes the place of a function that the pickle calls by name. It cannot be changed from inside the
-    pickle.
-    """
+    """Stands in for a function that the pickle calls by name. The pickle cannot change it."""
 
     __slots__ = ()
 
@@ -118,8 +115,9 @@ class _Dtype(_StandIn):
 
 
 class _Encode(_StandIn):
-    """`_codecs.encode(text, "latin1")`: how Python 3 writes bytes in an old protocol. All it makes has room
-    in the file.
+    """`_codecs.encode(text, "latin1")`: how Python 3 writes bytes in an old protocol.
+
+    It makes no more than the file has room for.
     """
 
     __slots__ = ("room",)
@@ -240,9 +238,7 @@ class _Reader(pickle._Unpickler):
 
 
 def _filled(into: Any, items: list[Any]) -> dict[Any, Any]:
-    """The dictionary with these keys and values, one after the other; a key is text, since others can be
-    endless to hash.
-    """
+    """The dictionary of these alternating keys and values; keys must be text, which hashes quickly."""
     if not isinstance(into, dict) or not all(isinstance(key, str | bytes) for key in items[::2]):
         raise pickle.UnpicklingError("a dictionary whose keys are not text")
     into.update(zip(items[::2], items[1::2], strict=True))
@@ -250,9 +246,7 @@ def _filled(into: Any, items: list[Any]) -> dict[Any, Any]:
 
 
 def read(contents: memoryview) -> dict[bytes, Any]:
-    """The dictionary in the pickle, its keys as bytes; ValueError when it is not one, or wants something it
-    should not have.
-    """
+    """The dictionary in the pickle, its keys as bytes; ValueError if it is none or asks for more."""
     try:
         tree = _Reader(contents).load()
     except KeyError as error:

@@ -14,9 +14,7 @@ from heroes.messages import Integers
 from heroes.seeds import Seed
 
 Progress = Callable[[str, int, int | None], None]
-"""Called as work goes on: what is being done, how much is done, and how much there is in all (None when
-nobody knows).
-"""
+"""Called as work goes on: what is being done, how much is done, and how much there is (None if unknown)."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,15 @@ class DataOptions:
         path = _expanded(self.source) if self.source is not None else data_directory(self.directory) / name
         if not path.exists():
             raise DataError(
-                f"there is no {name} data at {path}; get it by `heroes data get {name}`, or give the path of your copy"
+                f"there is no {name} data at {path}; get it by `heroes data get {name}`, or give the path of "
+                "your copy"
             )
         return path
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test examples; who made each training example, where that is known; what the classes are
-    called.
-    """
+    """Training and test examples, and if known, each example's owner and the names of classes."""
 
     train: Examples
     test: Examples
@@ -75,7 +72,7 @@ Loader = Callable[[DataOptions], Dataset]
 
 
 def data_directory(given: str | Path | None = None) -> Path:
-    """Where data sets lie: the folder given, else $HEROES_DATA, else the platform's folder for a user's data."""
+    """Where data sets lie: the given folder, else $HEROES_DATA, else the platform's folder for user data."""
     if given is not None:
         return _expanded(given)
     if own := os.environ.get("HEROES_DATA"):

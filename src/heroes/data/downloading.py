@@ -1,6 +1,4 @@
-"""One file over HTTP: goes on where it stopped, tries again after a failure, and is in its place only when it
-is whole.
-"""
+"""Downloads one file over HTTP: resumes, retries, and puts the file in its place only when it is whole."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 @dataclass(frozen=True)
 class Patience:
-    """How often to try again when nothing arrives, how long to wait before (doubled each time), and how long
-    for an answer.
-    """
+    """How often to retry, how long to wait before (doubled each time), and how long for an answer."""
 
     tries: int = 5
     pause: float = 1.0
@@ -43,9 +39,7 @@ def download(
     progress: Progress | None = None,
     patience: Patience | None = None,
 ) -> Path:
-    """Download to `target`. What arrived before a failure is kept in `target.part` and is not asked for
-    again.
-    """
+    """Download to `target`. What arrived before a failure is kept in `target.part` and resumed."""
     if not address.startswith(("http://", "https://")):
         raise DataError(f"{address} is not an http or https address")
     patience = patience or Patience()

@@ -1,8 +1,6 @@
-"""Shares that clients draw, each from all examples: for more clients than examples, and for millions of them
-in little memory.
+"""Shares that clients draw from all examples: for more clients than examples, millions in little memory.
 
-A partition here is a mix: how many examples of each class a client gets, from its number and a generator of
-its own.
+A partition here is a mix: how many examples of each class a client gets, given its number and a generator.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ def draw(name: str, request: SplitRequest, size: int, rng: np.random.Generator) 
     """Shares of `size` examples by the named partition."""
     if name not in MIXES:
         raise DataError(
-            f"partition {name!r} gives every client all that its owner made, so clients cannot draw {size} examples each; "
-            f"use one of {', '.join(MIXES)}, or leave data.examples_per_client out"
+            f"partition {name!r} gives every client all that its owner made, so clients cannot draw {size} "
+            f"examples each; use one of {', '.join(MIXES)}, or leave data.examples_per_client out"
         )
     labels = request.labels
     if not 1 <= size <= len(labels):
@@ -81,7 +79,7 @@ def _dirichlet(request: SplitRequest, supply: Integers, size: int) -> Mix:
 
 
 def _uneven(client: int, rng: np.random.Generator, *, supply: Integers, size: int, level: float) -> Integers:
-    """Proportions drawn around those of all examples: from Dirichlet(level) where classes are of equal size."""
+    """Proportions drawn around those of all examples: Dirichlet(level) if classes are of equal size."""
     return rng.multinomial(size, rng.dirichlet(level * len(supply) * supply / supply.sum()))
 
 

@@ -22,11 +22,13 @@ Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs and targets, one row each. Targets are class labels (whole numbers, one for each row), or numbers
-    of any shape: floats for regression, rows of tokens.
+    """Inputs and targets, one row each.
+
+    Targets are class labels (whole numbers, one for each row), or numbers of any shape: floats for
+    regression, rows of tokens.
 
     `transform` turns a batch of stored rows into model inputs on the fly: bytes into normalised images,
-    positions in a text into windows. It gets a generator when the batch is for training, and may augment from
+    positions in a text into windows. It gets a generator when the batch is for training, and may augment with
     it; without one it must not draw.
     """
 
@@ -44,7 +46,8 @@ class Examples:
             raise DataError("inputs and targets must have one row for each example, not be single numbers")
         if len(self.inputs) != len(self.targets):
             raise DataError(
-                f"there are {len(self.inputs)} inputs but {len(self.targets)} targets; each input needs one target"
+                f"there are {len(self.inputs)} inputs but {len(self.targets)} targets; each input needs one "
+                "target"
             )
         if len(self.inputs) == 0:
             raise DataError("there are no examples; at least one is needed")
@@ -64,9 +67,7 @@ class Examples:
     def batch(
         self, indices: Integers, device: torch.device, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The inputs and targets at these indices; with a generator, as they are trained on. Targets are
-        float32 or int64.
-        """
+        """The inputs and targets (float32 or int64) at these indices; augmented with a generator."""
         where = torch.from_numpy(indices)
         inputs = self.inputs[where]
         if self.transform is not None:
@@ -99,12 +100,11 @@ class Shares:
 
 @dataclass(frozen=True)
 class DrawnShares:
-    """Every client draws `size` examples when they are asked for, always the same ones: nothing is kept per
-    client.
+    """Every client draws `size` examples when they are asked for, always the same ones; nothing is stored.
 
-    `mix` says how many of each class a client gets. They come from all examples of the class, so that an
-    example can be in many shares; it is twice in the same one only where a class has fewer examples than the
-    client is to get of it.
+    `mix` says how many of each class a client gets. They come from all examples of the class, so an example
+    can be in many shares; it is in the same share twice only if the class has fewer examples than the client
+    is to get of it.
     """
 
     clients: int
@@ -163,7 +163,8 @@ class FederatedData:
         order = source.order
         if order.min() < 0 or order.max() >= len(self.train):
             raise DataError(
-                f"the shares name example {order.max()}, but there are only {len(self.train)} training examples"
+                f"the shares name example {order.max()}, but there are only {len(self.train)} training "
+                "examples"
             )
 
 

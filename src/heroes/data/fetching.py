@@ -1,6 +1,4 @@
-"""Brings a data set into the data directory, from its public address, from another one, or from a file or
-folder at hand.
-"""
+"""Brings a data set into the data directory: from its public address, another one, or a local copy."""
 
 from __future__ import annotations
 
@@ -168,9 +166,7 @@ def _unpack(archive: Path, folder: Path) -> list[str]:
 
 @contextmanager
 def _aside(folder: Path) -> Iterator[Path]:
-    """A scratch folder whose contents move into `folder` when all went well; half a data set is never left
-    there.
-    """
+    """A scratch folder whose contents move into `folder` only if all went well."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".part-", dir=folder.parent) as scratch:
         yield Path(scratch)

@@ -15,9 +15,8 @@ def filled(demand: Integers, main: Integers, sizes: Integers, supply: Integers) 
     classes' supply come out exactly, beside what is demanded already. Their main classes come last.
     """
     room, rest = sizes - demand.sum(axis=1), supply - demand.sum(axis=0)
-    together: Floats = np.bincount(main, room, len(supply)).astype(
-        np.float64
-    )  # of all clients with this main class
+    # of all clients with this main class
+    together: Floats = np.bincount(main, room, len(supply)).astype(np.float64)
     part = room / np.maximum(together, 1)[main]
     counts = np.floor(_fitted(together, rest.astype(float))[main] * part[:, None] + _LITTLE).astype(np.int64)
     whole: Integers = demand + counts
@@ -35,7 +34,7 @@ def _fitted(rows: Floats, columns: Floats) -> Floats:
 
 
 def _one_by_one(need: Integers, left: Integers, main: Integers) -> Integers:
-    """What rounding down left over: each class to those who need most, one each, and to its own clients last."""
+    """Deal out what rounding down left: each class to those who need most, to its own clients last."""
     need, given = need.copy(), np.zeros((len(need), len(left)), dtype=np.int64)
     for each in np.argsort(-left, kind="stable"):
         remaining = int(left[each])

@@ -1,6 +1,4 @@
-"""The idx format of MNIST and Fashion-MNIST: a few bytes of header, then one array of bytes. Plain or
-gzipped.
-"""
+"""The idx format of MNIST and Fashion-MNIST, plain or gzipped: a short header, then one array of bytes."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ def find(folder: Path, name: str) -> Path:
 
 
 def read(path: Path, dimensions: int) -> Bytes:
-    """The array in an idx file. Sizes are checked before memory is taken: a file cannot claim more than it
-    can hold.
-    """
+    """The array in an idx file. Sizes are checked before memory is taken, whatever the header claims."""
     try:
         size = path.stat().st_size
         with path.open("rb") as raw:
@@ -73,9 +69,7 @@ def _shape(file: _File, dimensions: int) -> tuple[int, ...]:
 
 
 def _contents(file: _File, wanted: int) -> Bytes:
-    """Exactly so many bytes, read piece by piece, so that memory grows with what is there and not with what
-    is claimed.
-    """
+    """Exactly so many bytes, read in pieces: memory grows with what is there, not what is claimed."""
     contents = bytearray()
     while piece := file.read(_PIECE):
         contents += piece

@@ -1,8 +1,7 @@
-"""Images decoded once: a file of bytes (N, 3, size, size), mapped into memory, beside the folder of images it
-was made from.
+"""Images decoded once, into a memory-mapped file of bytes (N, 3, size, size) beside the folder of images.
 
-While it is being made, `states` holds one byte for every image that is dealt with. After an interruption the
-next attempt goes on from there. `index.json` is written last, in one step: a cache with an index is complete.
+While it is being made, `states` holds one byte for every image that is done. After an interruption the next
+attempt goes on from there. `index.json` is written last, in one step: a cache with an index is complete.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from heroes.errors import DataError
 CHUNK = 1024  # images between two marks; an interruption costs at most so many
 _KEPT, _BROKEN = b"k", b"b"
 _AGAIN = "delete it, and it will be made again"
+# others run programs to be read, or are no photographs
 _FORMATS = (
     "BMP",
     "GIF",
@@ -34,15 +34,13 @@ _FORMATS = (
     "PPM",
     "TIFF",
     "WEBP",
-)  # others run programs to be read, or are no photographs
+)
 _ALWAYS_FINE, _MOST_SHRUNK = 1 << 24, 1 << 13  # pixels; pixels in a byte of a file
 
 
 @dataclass(frozen=True)
 class ImageCache:
-    """The decoded images, which of the files they are (`kept`), and the files that could not be read, with
-    the reason.
-    """
+    """The decoded images, which of the files they are (`kept`), and the unreadable files with the reason."""
 
     images: Bytes
     kept: tuple[int, ...]
@@ -52,7 +50,7 @@ class ImageCache:
 def cached(
     folder: Path, files: Sequence[Path], size: int, progress: Progress | None = None, chunk: int = CHUNK
 ) -> ImageCache:
-    """The images of these files at size x size, from the cache in `folder`, which is made or completed first."""
+    """The images of these files at size x size, from the cache in `folder`, which is completed first."""
     index = folder / "index.json"
     if not index.is_file():
         require_pillow()

@@ -1,4 +1,4 @@
-"""A hundred classes of ImageNet, or any folder of images laid out as `train/<class>/*` and `val/<class>/*`."""
+"""A hundred classes of ImageNet, or any folder of images laid out as `train/<class>/*`, `val/<class>/*`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def find_root(source: Path) -> Path:
     """The folder that holds `train` and `val`: the source, or the only folder inside it that does."""
     if source.is_file():
         raise DataError(
-            f"{source} is a file; unpack it by `heroes data get imagenet100`, or give a folder with train and val"
+            f"{source} is a file; unpack it by `heroes data get imagenet100`, or give a folder with train "
+            "and val"
         )
     for folder in (source, *sorted(p for p in source.iterdir() if p.is_dir())):
         if (folder / "train").is_dir() and (folder / "val").is_dir():
@@ -69,7 +70,7 @@ def choose_classes(train: Path, wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def image_files(split: Path, classes: Sequence[str]) -> ImageFiles:
-    """Every image of these classes, class by class, by name; also in folders inside (Tiny-ImageNet has one)."""
+    """Every image of these classes, class by class, by name; also in subfolders (Tiny-ImageNet has one)."""
     paths: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -78,7 +79,8 @@ def image_files(split: Path, classes: Sequence[str]) -> ImageFiles:
         labels += [label] * len(found)
     if not paths:
         raise DataError(
-            f"{split} has no images of the {len(classes)} classes; it must have a folder of images for every class"
+            f"{split} has no images of the {len(classes)} classes; it must have a folder of images for every "
+            "class"
         )
     return ImageFiles(tuple(paths), tuple(labels))
 
@@ -94,9 +96,7 @@ def _split(
 
 
 def _key(split: Path, files: ImageFiles, size: int) -> str:
-    """Names a cache after where the images lie, which they are and how large they become: other files,
-    another cache.
-    """
+    """Names a cache after where the images lie, which they are and how large they become."""
     digest = hashlib.sha256(f"{split.resolve()}\0{size}".encode())
     for path, label in zip(files.paths, files.labels, strict=True):
         digest.update(f"\0{path.relative_to(split)}\0{label}\0{path.stat().st_size}".encode())

@@ -1,6 +1,4 @@
-"""Bytes to model inputs, on the fly: flip, crop, normalise. Images are stored as uint8 (channels, height,
-width).
-"""
+"""Turns stored images, uint8 (channels, height, width), into model inputs: flip, crop, normalise."""
 
 from __future__ import annotations
 
@@ -13,8 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Normalises stored images; given a generator, first flips half of them and crops each at random after
-    padding with black.
+    """Normalises stored images; with a generator, flips half and crops each after padding.
 
     >>> batch = torch.full((2, 1, 4, 4), 255, dtype=torch.uint8)
     >>> ImageTransform(mean=(0.5,), std=(0.25,))(batch, None)[0, 0, 0]
@@ -34,10 +31,9 @@ class ImageTransform:
 
 
 def augmented(images: Tensor, rng: np.random.Generator, flip: bool, padding: int) -> Tensor:
-    """The images (N, C, H, W), each moved by up to `padding` pixels either way and mirrored by the toss of a
-    coin.
+    """The images (N, C, H, W), each shifted by up to `padding` pixels either way and mirrored at random.
 
-    All crops of a padded image are views of it, (N, C, 2p+1, 2p+1, H, W); one of them is copied out for each
+    All crops of a padded image are views of it, (N, C, 2p+1, 2p+1, H, W); one of them is copied for each
     image.
     """
     count, channels, height, width = images.shape

@@ -1,4 +1,4 @@
-"""MNIST from its idx files, and who wrote which digit, from a file of the user's: a natural split by person."""
+"""MNIST from its idx files, and optionally a file of who wrote each digit, for a natural split."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ _NORMAL = ImageTransform(mean=(0.1307,), std=(0.3081,))
 
 
 def load(options: DataOptions) -> Dataset:
-    """MNIST: 70,000 handwritten digits of 28x28; natural split by writer, with a file that says who wrote
-    which.
-    """
+    """MNIST: 70,000 handwritten digits of 28x28; natural split by writer, given a file of who wrote which."""
     folder = idx.folder_of(options.root("mnist"))
     train, test = (idx.examples(folder, split, 10, _NORMAL) for split in ("train", "t10k"))
     beside = folder / WRITERS
@@ -48,9 +46,7 @@ def read_writers(path: Path, count: int) -> Integers:
 
 
 def _numbers(file: IO[bytes], count: int) -> Integers:
-    """So many whole numbers in numpy's format. What they are is checked before they are read: a small file
-    can claim anything.
-    """
+    """So many whole numbers in numpy's format; the header is checked first, since it can lie."""
     version = np.lib.format.read_magic(file)
     read_header = (
         np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -1,5 +1,4 @@
-"""How examples are dealt out over clients. Every partition gives each client at least one example, and none
-to two.
+"""Deals examples out over clients. Every client gets at least one example, and no example goes to two.
 
 `iid`, `dirichlet` and `gamma_all` use every example, `natural` all of every owner it keeps; `gamma`,
 `by_device` and `missing` keep their proportions and leave out what does not fit.
@@ -43,16 +42,12 @@ def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 
 def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """`level` percent of a client's examples from one class (client n's is n mod C), the rest evenly from the
-    others.
-    """
+    """`level` percent of a client's examples from one class (n mod C), the rest from the others."""
     return _with_main_class(request, main_in_turn(request), rng, "gamma")
 
 
 def gamma_all(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """As gamma, but every example is dealt out, in shares of equal size: a client whose main class is rare has
-    less of it.
-    """
+    """As gamma, but all examples are dealt out in equal shares, with less of a rare main class."""
     main, level = main_in_turn(request), percentage(request, "gamma_all")
     supply: Integers = np.unique(request.labels, return_counts=True)[1]
     sizes = len(request.labels) // request.clients + (
@@ -71,15 +66,12 @@ def main_in_turn(request: SplitRequest) -> Integers:
 
 
 def by_device(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """As gamma, but the main class follows the device class: weak devices hold some classes, strong ones
-    others.
-    """
+    """As gamma, but the main class follows the device class: weak devices hold other classes."""
     return _with_main_class(request, main_by_device(request), rng, "by_device")
 
 
 def main_by_device(request: SplitRequest) -> Integers:
-    """The main class of every client: classes in order over the devices in order, each device's in turn over
-    its clients.
+    """The main class of every client: classes are dealt to devices in order, then to their clients.
 
     >>> main_by_device(SplitRequest(np.arange(4), 5, device_of=np.array([0, 1, 0, 1, 0]))).tolist()
     [0, 2, 1, 3, 0]
@@ -88,7 +80,8 @@ def main_by_device(request: SplitRequest) -> Integers:
         raise DataError("partition 'by_device' needs the device class of every client, and none was given")
     if len(request.device_of) != request.clients:
         raise DataError(
-            f"device_of names the device class of {len(request.device_of)} clients, but there are {request.clients}"
+            f"device_of names the device class of {len(request.device_of)} clients, but there are "
+            f"{request.clients}"
         )
     devices, device = np.unique(request.device_of, return_inverse=True)
     classes = len(np.unique(request.labels))
@@ -112,8 +105,9 @@ def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Gener
         if (demand.sum(axis=0) <= supply).all():
             return _deal(labels, demand, rng)
     raise DataError(
-        f"partition {name!r} at {level:g} % needs more examples of some class than there are, even with one example a client "
-        f"({clients} clients, classes have {supply.min()} to {supply.max()} examples); use fewer clients, or 'gamma_all'"
+        f"partition {name!r} at {level:g} % needs more examples of some class than there are, even with one "
+        f"example a client ({clients} clients, classes have {supply.min()} to {supply.max()} examples); use "
+        "fewer clients, or 'gamma_all'"
     )
 
 
@@ -126,9 +120,7 @@ def percentage(request: SplitRequest, name: str) -> float:
 
 
 def main_class_counts(main: Integers, turn: Integers, classes: int, size: int, level: float) -> Integers:
-    """How many examples of each class every client gets: (clients, classes). What is left over goes to
-    classes in turn.
-    """
+    """How many examples of each class every client gets (clients, classes); remainders in turn."""
     if classes == 1:
         return np.full((len(main), 1), size, dtype=np.int64)
     of_main = round(level / 100 * size)
@@ -152,7 +144,7 @@ def _turns(main: Integers) -> Integers:
 
 
 def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Each client lacks `level` of the classes and has the same number of examples of every other; 0 is IID."""
+    """Each client lacks `level` of the classes and has equally many examples of every other; 0 is IID."""
     supply = np.unique(request.labels, return_counts=True)[1]
     classes, level = len(supply), classes_lacking(request, len(supply))
     has = ~_dealt_evenly(request.clients, classes, level, rng)
@@ -160,12 +152,11 @@ def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
     each = int((supply // np.maximum(holders, 1))[holders > 0].min())
     if each == 0:
         raise DataError(
-            f"partition 'missing' at {level} needs one example of every class for each of up to {holders.max()} clients that "
-            f"have it, but there are {supply.min()} of some; use fewer clients"
+            f"partition 'missing' at {level} needs one example of every class for each of up to "
+            f"{holders.max()} clients that have it, but there are {supply.min()} of some; use fewer clients"
         )
-    turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(
-        holders, 1
-    )  # what is left over: one more for the first
+    # what is left over: one more for the first
+    turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(holders, 1)
     return _deal(request.labels, np.where(has, each + (turn < supply - each * holders), 0), rng)
 
 
@@ -174,15 +165,14 @@ def classes_lacking(request: SplitRequest, classes: int) -> int:
     level = 40 if request.level is None else request.level
     if level != int(level) or not 0 <= level < classes:
         raise DataError(
-            f"partition 'missing' has a level of {level:g}; it is the number of classes that a client lacks, 0 to {classes - 1}"
+            f"partition 'missing' has a level of {level:g}; it is the number of classes that a client lacks, "
+            f"0 to {classes - 1}"
         )
     return int(level)
 
 
 def _dealt_evenly(clients: int, classes: int, level: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Which classes each client lacks (clients, classes): dealt from shuffled decks, so that all are lacked
-    equally often.
-    """
+    """Which classes each client lacks (clients, classes), dealt so that all lack equally often."""
     lacks = np.zeros((clients, classes), dtype=bool)
     deck: list[int] = []
     for client in range(clients):
@@ -209,19 +199,19 @@ def _deal(labels: npt.NDArray[np.integer[Any]], demand: Integers, rng: np.random
 
 
 def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """A client is whoever made the examples: a role, a writer. With fewer clients than owners, owners are
-    drawn.
-    """
+    """A client is whoever made the examples, a role or a writer; spare owners are left out."""
     if request.owners is None:
         raise DataError("partition 'natural' needs to know who made each example, and this data does not say")
     if len(request.owners) != len(request.labels):
         raise DataError(
-            f"there are {len(request.labels)} examples but {len(request.owners)} owners; each example needs one"
+            f"there are {len(request.labels)} examples but {len(request.owners)} owners; each example needs "
+            "one"
         )
     names, owner, sizes = np.unique(request.owners, return_inverse=True, return_counts=True)
     if request.clients > len(names):
         raise DataError(
-            f"partition 'natural' has {len(names)} owners for {request.clients} clients; use at most {len(names)} clients"
+            f"partition 'natural' has {len(names)} owners for {request.clients} clients; use at most "
+            f"{len(names)} clients"
         )
     kept = np.sort(rng.choice(len(names), request.clients, replace=False))
     order = np.argsort(owner, kind="stable").astype(np.int64)
@@ -230,9 +220,7 @@ def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 
 def dirichlet(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Each class is spread over the clients in proportions drawn from Dirichlet(level); small levels are less
-    even.
-    """
+    """Each class is spread in proportions drawn from Dirichlet(level); small levels are less even."""
     labels, clients, level = request.labels, request.clients, concentration(request)
     owner = np.empty(len(labels), dtype=np.int64)
     for c in np.unique(labels):

@@ -1,5 +1,4 @@
-"""Shakespeare's complete works (Project Gutenberg #100 of 1994) taken apart into speaking roles, as LEAF does
-it.
+"""Splits Shakespeare's complete works (Project Gutenberg #100 of 1994) into speaking roles, as LEAF does.
 
 A play begins at the line "by William Shakespeare", with its title some lines above. Two blanks and `NAME.
 text` begin a speech, four blanks go on with it. One play is not indented. The sonnets come first and are left

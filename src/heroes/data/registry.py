@@ -9,7 +9,7 @@ from heroes.errors import DataError, did_you_mean
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A file and the addresses it can be had from; `md5` is None where nobody has published one."""
+    """A file and the addresses it can be had from; `md5` is None if nobody has published one."""
 
     name: str
     addresses: tuple[str, ...]
@@ -18,9 +18,7 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class PublicData:
-    """A data set: what it is, the files to download (none where it has no public address), and what to do by
-    hand.
-    """
+    """A data set: its title, the files to download (perhaps none), and what to do by hand."""
 
     title: str
     files: tuple[PublicFile, ...] = ()
@@ -79,7 +77,8 @@ REGISTRY: dict[str, PublicData] = {
         ),
     ),
     "shakespeare": PublicData(
-        "the complete works of Shakespeare, Project Gutenberg #100 of 1994, 2 MB; for personal, non-commercial use",
+        "the complete works of Shakespeare, Project Gutenberg #100 of 1994, 2 MB; for personal, "
+        "non-commercial use",
         (
             PublicFile(
                 "1994-01-100.zip",
@@ -92,8 +91,8 @@ REGISTRY: dict[str, PublicData] = {
     ),
     "imagenet100": PublicData(
         "a hundred classes of ImageNet, or any images by class",
-        by_hand="it has no public address: ask for ImageNet at https://image-net.org, then give the folder (or an archive of it) "
-        "that has train/<class>/* and val/<class>/* by --from; Tiny-ImageNet will do",
+        by_hand="it has no public address: ask for ImageNet at https://image-net.org, then give the folder "
+        "(or an archive of it) that has train/<class>/* and val/<class>/* by --from; Tiny-ImageNet will do",
     ),
 }
 

@@ -76,11 +76,9 @@ def window_count(role: Role) -> int:
 
 
 def split(windows: int) -> tuple[int, int, int]:
-    """The first nine tenths for training, windows `0 .. a`; then a gap; then `b .. c` for testing, as (a, b,
-    c).
+    """Training windows `0 .. a` (the first nine tenths), a gap, then test windows `b .. c`, as (a, b, c).
 
-    The gap is 79 windows: no character that a training window shows is in a test window, and none to be
-    guessed was seen.
+    The gap is 79 windows: no character of a training window is in a test window, and none to guess was seen.
 
     >>> split(1000)
     (900, 979, 1000)
@@ -124,8 +122,8 @@ def _works(root: Path) -> str:
         if text.count(BYLINE) > 1:
             return text
     raise DataError(
-        f"{root} does not hold the complete works as Project Gutenberg published them in 1994 (#100, a .txt or .txt.gz file): "
-        f"a play starts at the line {BYLINE!r}"
+        f"{root} does not hold the complete works as Project Gutenberg published them in 1994 (#100, a .txt "
+        f"or .txt.gz file): a play starts at the line {BYLINE!r}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Who gets which examples: dealt out, each to one client at most, or drawn by every client from all of them."""
+"""Shares examples out: dealt, each to one client at most, or drawn by every client from all of them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def share_out(
         return draw(name, request, examples_per_client, rng)
     if clients > len(labels):
         raise DataError(
-            f"{clients} clients cannot share {len(labels)} examples; use at most {len(labels)} clients, or let clients have "
-            "examples in common: data.examples_per_client says how many each draws"
+            f"{clients} clients cannot share {len(labels)} examples; use at most {len(labels)} clients, or "
+            "let clients have examples in common: data.examples_per_client says how many each draws"
         )
     return PARTITIONS[name](request, rng)
 
@@ -50,7 +50,7 @@ def _all_alike(name: str, targets: npt.NDArray[Any]) -> Integers:
     """Targets that are no class labels can be shared out only where labels do not matter."""
     if name not in ("iid", "natural"):
         raise DataError(
-            f"data.partition is {name!r}, which goes by class labels, but targets are {targets.dtype} of shape "
-            f"{targets.shape}; use iid, or natural where it is known who made each example"
+            f"data.partition is {name!r}, which goes by class labels, but targets are {targets.dtype} of "
+            f"shape {targets.shape}; use iid, or natural where it is known who made each example"
         )
     return np.zeros(len(targets), dtype=np.int64)

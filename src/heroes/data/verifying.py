@@ -43,7 +43,7 @@ def verify(
     source: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
-    """Load the named data set, all of it, and compare its content with the official one where that is known."""
+    """Load all of the named data set, and compare its content with the official one if that is known."""
     public_data(name)
     options = DataOptions(
         directory=data_directory(directory), source=Path(source) if source else None, progress=progress

@@ -1,4 +1,4 @@
-"""The pretend world: devices and links, what a step and a transfer cost on them, and the virtual clock."""
+"""The simulated world: devices and links, what a step and a transfer cost on them, and the virtual clock."""
 
 from heroes.fleet.availability import Connected, DayAndNight, Everybody
 from heroes.fleet.clock import FixedClock, VirtualClock

@@ -1,6 +1,4 @@
-"""Who can be asked: everybody, those who are awake, or those who are connected. Asked before clients are
-sampled.
-"""
+"""Who can be asked, before clients are sampled: everybody, those awake, or those connected."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ class Everybody:
 
 @dataclass(frozen=True)
 class DayAndNight:
-    """In virtual time: the clients that are awake; the server waits for some part of a day if too few are."""
+    """In virtual time: the clients that are awake. If too few are, the server waits for part of a day."""
 
     faults: Faults
 
@@ -48,7 +46,7 @@ class DayAndNight:
 
 @dataclass(frozen=True)
 class Connected:
-    """In real time: the clients that an engine can reach. `present` waits for some itself if need be."""
+    """In real time: the clients that an engine can reach. `present` itself waits for some if necessary."""
 
     present: Callable[[], Mask | None]
 

@@ -1,6 +1,4 @@
-"""Clocks. Virtual time is computed from FLOPs, bytes and the fleet's draws, never read off the wall, so a run
-repeats exactly.
-"""
+"""The virtual clock: time computed from FLOPs, bytes and the fleet's draws, so that a run repeats exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from heroes.messages import Assignment, Lost
 
 
 def closing_time(plan: Sequence[Assignment], deadline: float | None, factor: float | None) -> float:
-    """When a round is closed with whoever is in: the earlier of a time and a multiple of the planned length."""
+    """When a round closes with the updates it has: a time, or a multiple of the planned length."""
     planned = max(assignment.seconds for assignment in plan)
     return min(math.inf if factor is None else factor * planned, math.inf if deadline is None else deadline)
 
@@ -72,7 +70,7 @@ class VirtualClock:
 
 @dataclass(frozen=True)
 class FixedClock:
-    """Every round lasts the same and everybody is in, for tests."""
+    """Every round takes equally long and every update is in time; for tests."""
 
     seconds: float = 1.0
 

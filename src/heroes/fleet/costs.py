@@ -19,7 +19,7 @@ MeanLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 def free(outputs: Tensor, targets: Tensor) -> Tensor:
-    """A loss that costs nothing itself, as those do that work value by value."""
+    """A loss that costs no FLOPs, as those that work element by element do."""
     return outputs.sum()
 
 
@@ -91,11 +91,10 @@ def _plain_kernels() -> Iterator[None]:
 def _convolution_backward(
     gradient: list[int], x: list[int], weight: list[int], *settings: Any, out_shape: Any = None, **_: Any
 ) -> int:
-    """The gradients of a convolution cost as much as its forward each; torch's own formula ignores that
-    groups share the work.
+    """The FLOPs of a convolution's gradients, each as many as the forward pass takes.
 
-    Shapes in; `settings` are bias, stride, padding, dilation, transposed, output padding, groups and which
-    gradients are wanted.
+    Torch's own formula ignores that groups share the work. Shapes in; `settings` are bias, stride, padding,
+    dilation, transposed, output padding, groups and which gradients are wanted.
     """
     transposed, (to_input, to_weight, _bias) = settings[4], settings[7]
     positions = math.prod((x if transposed else gradient)[2:])

@@ -1,6 +1,4 @@
-"""Devices and links. A fleet is a few arrays, whatever the number of clients; a round's draws come from seed
-and round.
-"""
+"""Devices and links. A fleet is a few arrays; a round's draws depend on the seed and the round only."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Device:
-    """A class of device: its sustained training speed, how many clients have it relative to the others, and
-    its own links.
-    """
+    """A class of device: its sustained training speed, its share of the clients, its own links."""
 
     name: str
     flops: float  # per second
@@ -137,9 +133,9 @@ class Fleet:
     def status(
         self, clients: Integers, round_number: int, attempt: int = 0, known: Known | None = None
     ) -> Cohort:
-        """What the server reads of these clients at the start of a round, or of another attempt at it.
+        """The status of these clients at the start of a round, or of another attempt at it.
 
-        Nothing needs to be `known` of them: they are drawn.
+        `known` is ignored: speeds are drawn, not measured.
         """
         rng = seeds.stream(self.seed, "fleet", "round", round_number, *([attempt] if attempt else []))
         classes = self.device_of[clients]
@@ -176,9 +172,7 @@ def _normal_cdf(values: Floats) -> Floats:
 
 
 def read_fleet(path: Path) -> FleetKind:
-    """A fleet from a CSV file with the columns device, gflops and, as wanted, share, upload_mbps,
-    download_mbps.
-    """
+    """A fleet from a CSV file: device, gflops and, if wanted, share, upload_mbps, download_mbps."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
@@ -229,7 +223,7 @@ def _deal(shares: Floats, clients: int, rng: np.random.Generator) -> Classes:
 
 
 def _truncated_normal(rng: np.random.Generator, deviation: float, size: int) -> Floats:
-    """Gaussian around 1, drawn again where it falls below a tenth, so that no step takes no time."""
+    """Gaussian around 1, redrawn below a tenth, so that every step takes some time."""
     values = rng.normal(1.0, deviation, size)
     while (low := values < 0.1).any():
         values[low] = rng.normal(1.0, deviation, int(low.sum()))

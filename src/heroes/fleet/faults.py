@@ -22,7 +22,7 @@ KINDS = (*GONE, "stall", "garbage")
 
 @dataclass(frozen=True)
 class Faults:
-    """How often what happens to a client in a round, who is hostile, and when clients can be asked at all."""
+    """How often things happen to clients in a round, who is hostile, and when clients can be asked."""
 
     seed: int
     clients: int
@@ -52,7 +52,7 @@ class Faults:
         return KINDS[kind] if kind < len(KINDS) else None
 
     def hostile(self, client: int) -> bool:
-        """Whether the client is an attacker, which it is for good."""
+        """Whether the client is an attacker, in every round."""
         return bool(self._attacks[client])
 
     @cached_property

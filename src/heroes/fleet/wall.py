@@ -1,4 +1,4 @@
-"""The real world: time as it passes, and clients as fast as they were measured to be."""
+"""The wall clock, and clients as fast as they were measured to be. For deployments, instead of `clock`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _GENEROUS = 3.0  # how many times as far from the middle as in the configured fl
 
 
 class WallClock:
-    """Real seconds from when a plan is carried out. Whoever hears of clients says so; it says when a round is
-    over.
+    """Real seconds since a plan was sent out.
+
+    Engines tell it what they hear of clients, and it says when a round is over.
     """
 
     def __init__(self, deadline: float | None = None, deadline_factor: float | None = None) -> None:
@@ -48,18 +49,15 @@ class WallClock:
         return time.monotonic() - self._begun
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
-        """The round begins. Nobody can know who will not be in."""
+        """The round begins. Nobody can know yet who will be late."""
         self._begun, self._wanted, self._heard, self._spent = time.monotonic(), wanted, {}, {}
-        guessed = any(
-            assignment.device == UNKNOWN for assignment in plan
-        )  # then the planned length means little
+        # then the planned length means little
+        guessed = any(assignment.device == UNKNOWN for assignment in plan)
         self._limit = closing_time(plan, self.deadline, None if guessed else self.deadline_factor)
         return ()
 
     def hear(self, client: int, spent: tuple[float, float] | None = None) -> None:
-        """The answer of this client is in; it may be known how long it computed and how long things
-        travelled.
-        """
+        """This client's answer is in; `spent` may say how long it computed and how long things travelled."""
         self._heard[client] = self.now
         if spent is not None:
             self._spent[client] = spent
@@ -87,8 +85,7 @@ class WallClock:
 
 @dataclass(frozen=True)
 class MeasuredFleet:
-    """Clients as they were measured, in running means; for one that was not yet, what the others are like,
-    else a guess.
+    """Clients as measured, in running means. One not measured yet is taken to be like the others.
 
     Of a client its speed is known, and what a round takes it besides training: so much whatever travels, and
     so much for every byte. How much is which shows when a client gets other widths; until then, and long
@@ -170,5 +167,5 @@ def _fastest(speeds: Floats) -> float:
 
 
 def _known(measured: Floats, clients: Integers) -> Floats:
-    """What was measured of these clients; of others, what the known are like."""
+    """What was measured of these clients; for those that were not, what the others are like."""
     return np.where(np.isnan(measured[clients]), np.nanmedian(measured), measured[clients])

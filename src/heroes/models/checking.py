@@ -1,4 +1,4 @@
-"""A family tried on a few real examples: what it does, shapes cannot tell.
+"""Tries a family on a few real examples, which shows what shapes cannot.
 
 Refused are buffers that change and modules that do not read their weights from their layers. A narrow
 model should be a part of the wide one: with the other channels at zero both give the same; if not, there is
@@ -66,8 +66,9 @@ def refuse_another_function(family: Family, inputs: Tensor) -> None:
     )
     if odd is not None:
         raise ModelError(
-            f"{_named(odd)} gives other values with composed weights than with plain ones; let forward read weights "
-            "from the layers themselves (self.layer.weight), not from a list or a copy that was made before"
+            f"{_named(odd)} gives other values with composed weights than with plain ones; let forward read "
+            "weights from the layers themselves (self.layer.weight), not from a list or a copy that was "
+            "made before"
         )
 
 
@@ -96,8 +97,8 @@ def remark_on_cuts(family: Family, inputs: Tensor) -> str | None:
             and not _equal(value, other)
         ):
             return (
-                f"buffer {path!r} has other values at width 1 than at width 2: draw them from a generator of their "
-                "own (torch.Generator().manual_seed(...)), so that all widths have the same"
+                f"buffer {path!r} has other values at width 1 than at width 2: draw them from a generator of "
+                "their own (torch.Generator().manual_seed(...)), so that all widths have the same"
             )
     _share_one_group(family.parameters, narrow, wide)
     layers = _layers(narrow, family.parameters)
@@ -107,17 +108,19 @@ def remark_on_cuts(family: Family, inputs: Tensor) -> str | None:
     if odd is None:
         return None
     return (
-        f"{_named(odd)} gives other values in a narrow model than in the wide one with all other channels at zero: "
-        "narrow and wide clients may work against each other. If it reads a concatenation, or a layer before it makes "
-        "several vectors in one, declare that: heroes.stacked(layer, inputs=[size, size]) or outputs=... "
-        "(docs/models.md)"
+        f"{_named(odd)} gives other values in a narrow model than in the wide one with all other channels at "
+        "zero: narrow and wide clients may work against each other. If it reads a concatenation, or a layer "
+        "before it makes several vectors in one, declare that: heroes.stacked(layer, inputs=[size, size]) "
+        "or outputs=... (docs/models.md)"
     )
 
 
 @torch.no_grad()
 def _share_one_group(parameters: Sequence[Parameter], narrow: nn.Module, wide: nn.Module) -> None:
-    """Give the second channel group of the wide module and the narrow one the same values, none of them zero by
-    design, and put the rest of the wide one near zero (at zero a norm of weights would divide by it).
+    """Give the narrow module and the second channel group of the wide one the same values.
+
+    None of them is zero by design. The rest of the wide one is put near zero (at zero a norm of weights would
+    divide by it).
     """
     generator = torch.Generator().manual_seed(0)
     small, large = dict(narrow.named_parameters()), dict(wide.named_parameters())
@@ -149,7 +152,7 @@ def _layers(module: nn.Module, parameters: Sequence[Parameter]) -> frozenset[str
 
 
 def _wholly_scaled(parameters: Sequence[Parameter]) -> frozenset[str]:
-    """The paths of layers all of whose parameters grow with the width: where a channel is zero so is its output."""
+    """The paths of layers whose parameters all grow with the width: zero channels give zero outputs."""
     homes = {p.name: {owner_path(path) for path, _ in p.sites} for p in parameters}
     shared = set().union(*(homes[p.name] for p in parameters if p.kind == SHARED))
     return frozenset(set().union(*homes.values()) - shared)
@@ -181,8 +184,10 @@ def _first_tensor(outputs: Any) -> Tensor | None:
 def _first_difference(
     one: Trace, other: Trace, scaled: frozenset[str] | tuple[()], tolerance: float
 ) -> str | None:
-    """The first layer whose outputs differ. An axis that is wider in the other trace is summed in both, where
-    the layer is known to put zeros in channels that are at zero.
+    """The first layer whose outputs differ.
+
+    An axis that is wider in the other trace is summed in both, if the layer is known to put zeros in channels
+    that are at zero.
     """
     for (path, value), (_, wider) in zip(one, other, strict=False):
         a, b = value.double(), wider.double()

@@ -8,9 +8,7 @@ from torch import nn
 def build(
     width: int, max_width: int = 4, classes: int = 10, channels: int = 3, norm: str = "group"
 ) -> nn.Module:
-    """Convolutions of 64, 128 and 128 channels at full width, each normalised and halved, pooled to 2x2, one
-    linear output.
-    """
+    """Convolutions of 64, 128 and 128 channels at full width, pooled to 2x2, and one linear layer."""
     sizes = [_per_width(full, max_width) * width for full in (64, 128, 128)]
     layers: list[nn.Module] = []
     for inputs, outputs in zip([channels, *sizes[:-1]], sizes, strict=True):

@@ -25,9 +25,7 @@ __all__ = ["COMPOSED", "GROUPED", "SHARED", "Build", "Family", "LocalModel", "Pa
 
 
 class LocalModel:
-    """A module and the names of its tensors; what a client trains. In the module a tensor may have another
-    shape.
-    """
+    """A module that a client trains, and the names of its tensors, whose shapes may differ there."""
 
     def __init__(
         self,
@@ -150,9 +148,7 @@ class Family:
         return shapes
 
     def plain_weights(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The plain module's parameters: composed from the tensors of any width, or the tensors themselves if
-        they are plain.
-        """
+        """The plain module's parameters: composed from tensors of any width, or those themselves."""
         if not any(p.layout is not None and p.basis in tensors for p in self.parameters):
             return tensors
         return {
@@ -179,9 +175,7 @@ class Family:
 
     @property
     def classifier(self) -> tuple[str, ...]:
-        """Weight and bias of the output layer: the last weight whose inputs alone grow with the width, and
-        its neighbours.
-        """
+        """Weight and bias of the output layer: the last weight of which only the inputs grow."""
         outputs = [p for p in self.parameters if p.kind == GROUPED and p.axis == 1]
         if not outputs:
             return ()
@@ -230,9 +224,7 @@ class Family:
 def _swap(
     root: nn.Module, p: Parameter, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter
 ) -> nn.Module:
-    """Put the factors in the place of a dense weight, wherever the module holds it; returns the root, which
-    may be new.
-    """
+    """Put factors in the place of a dense weight, wherever it is; returns the root, which may be new."""
     places = [(path, attribute, root.get_submodule(path)) for path, attribute in p.sites]
     fixed = {id(module) for path, _, module in places if path and layers.has_own_forward(_parent(root, path))}
     done: dict[tuple[int, str], nn.Module] = {}

@@ -20,9 +20,7 @@ from heroes.slices.compose import Layout, as_grid, compose
 
 
 class _Factors(nn.Module):
-    """What the composed layers share: the factors, the weight, and the path, which is the quickest unless one
-    is given.
-    """
+    """What composed layers share: the factors, the weight, and the path, by default the quickest."""
 
     def __init__(
         self,
@@ -49,9 +47,7 @@ class _Factors(nn.Module):
         return compose(self.basis, self.coefficient, self.layout)
 
     def mixing(self) -> Tensor:
-        """The coefficient as a (p*O, p*R) matrix: from what the basis made of every input group to all
-        outputs.
-        """
+        """The coefficient as a (p*O, p*R) matrix, from the basis's results to all outputs."""
         grid = as_grid(self.coefficient, self.layout, self.basis.shape[1], self.width)
         return grid.permute(3, 1, 4, 0, 2).reshape(self.width * self.layout.outputs, -1)
 
@@ -102,9 +98,8 @@ class ComposedConv2d(_Factors):
             x = F.pad(x, self.margins, mode=self.padding_mode)
         if path == COMPOSE:
             return F.conv2d(x, self.weight, self.bias, self.stride, self.rim, self.dilation)
-        groups = (
-            self._through_basis(x) if path == FACTORED else self._through_columns(x, size)
-        )  # positions, a*r
+        # positions, a*r
+        groups = self._through_basis(x) if path == FACTORED else self._through_columns(x, size)
         mixed = F.linear(groups, self.mixing(), self.bias)
         return mixed.view(images, *size, -1).permute(0, 3, 1, 2)
 
@@ -146,16 +141,14 @@ def _patches(
     stride: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> Tensor:
-    """For every output pixel the input pixels under the kernel, as places in an image of rows of `row`
-    pixels.
-    """
+    """For every output pixel the input pixels under the kernel, in an image with rows of `row`."""
     down = torch.arange(size[0])[:, None] * stride[0] + torch.arange(kernel[0]) * dilation[0]  # y, k
     across = torch.arange(size[1])[:, None] * stride[1] + torch.arange(kernel[1]) * dilation[1]  # x, k
     return (down[:, None, :, None] * row + across[None, :, None, :]).flatten()
 
 
 class _ComposedAttribute(nn.Module):
-    """Computes a module's weight from its factors whenever the module looks it up (torch's parametrization)."""
+    """Computes a module's weight from its factors whenever it is read (torch's parametrization)."""
 
     def __init__(self, layout: Layout, basis: nn.Parameter, coefficient: nn.Parameter) -> None:
         super().__init__()
@@ -185,7 +178,7 @@ def compose_attribute(
 
 
 def _refresh_flat_weights(module: nn.Module, _: Any) -> None:
-    """Recurrent layers read their weights from a list made at construction: fill it with what they are now."""
+    """Refill the list of weights that a recurrent layer made at construction and reads from."""
     assert isinstance(module, nn.RNNBase)
     module._flat_weights = [getattr(module, name) for name in module._flat_weights_names]
     module.flatten_parameters()
@@ -196,8 +189,9 @@ def _never() -> bool:
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Whether a composed layer can stand in for this one: nothing but a linear layer or a convolution, with
-    its weight and bias and no hooks of any kind.
+    """Whether a composed layer can stand in for this one.
+
+    It must be nothing but a linear layer or a convolution, with its weight and bias and no hooks.
     """
     state = vars(module)
     hooked = any(value for name, value in state.items() if "_hooks" in name)
@@ -214,17 +208,16 @@ _NAMES = frozenset({"layout", "width", "given_path", "path", "mixing", "rim", "m
 
 
 def has_own_forward(module: nn.Module) -> bool:
-    """Whether torch code reads the parameters of this module's children directly, so that they must stay what
-    they are.
-    """
+    """Whether torch reads the parameters of this module's children directly: they must stay."""
     containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
     own_class = parametrize.type_before_parametrizations(module)
     return own_class.__module__.startswith("torch.nn") and not isinstance(module, containers)
 
 
 def he_variance(module: nn.Module, layout: Layout, max_width: int, dense: Tensor) -> float:
-    """The variance a composed full-width weight starts with: He's for convolutions and linear layers, else
-    the module's own.
+    """The variance that a composed full-width weight starts with: He's, or the module's own.
+
+    He's is for convolutions and linear layers.
     """
     if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)) and not isinstance(
         module, nn.modules.linear.NonDynamicallyQuantizableLinear

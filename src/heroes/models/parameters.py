@@ -83,8 +83,8 @@ def built(build: Build, width: int, seed: int = 0) -> nn.Module:
     for path, inside in module.named_modules():
         if isinstance(inside, torch.jit.ScriptModule):
             raise ModelError(
-                f"build(width={width}) made {f'module {path!r}' if path else 'a module'} with torch.jit, whose layers "
-                "cannot be cut; return the module itself, and script the trained one"
+                f"build(width={width}) made {f'module {path!r}' if path else 'a module'} with torch.jit, "
+                "whose layers cannot be cut; return the module itself, and script the trained one"
             )
     return module
 
@@ -98,7 +98,8 @@ def detect(build: Build, max_width: int, rank_ratio: float) -> tuple[Parameter, 
         if shapes[width].keys() != shapes[1].keys():
             odd = sorted(shapes[width].keys() ^ shapes[1].keys())[0]
             raise ModelError(
-                f"parameter {odd!r} exists at width 1 or {width} but not at both; widths may differ in sizes only"
+                f"parameter {odd!r} exists at width 1 or {width} but not at both; widths may differ in sizes "
+                "only"
             )
     sites = _sites(modules[1])
     found = tuple(
@@ -148,8 +149,8 @@ def _classify(
         return Parameter(name, GROUPED, one, sites, axis=scaled[0], sizes=sizes[scaled[0]])
     if scaled != (0, 1):
         raise ModelError(
-            f"parameter {name!r} scales along axes {scaled}; only the first two (outputs, inputs) can be composed: "
-            "reshape it inside the module"
+            f"parameter {name!r} scales along axes {scaled}; only the first two (outputs, inputs) can be "
+            "composed: reshape it inside the module"
         )
     layout = _layout(one, sizes[0], sizes[1])
     return Parameter(name, COMPOSED, one, sites, layout=layout, rank=layout.rank(rank_ratio, max_width))
@@ -162,9 +163,7 @@ def _parts(module: nn.Module, sites: tuple[tuple[str, str], ...]) -> tuple[Parts
 
 
 def _owner(module: nn.Module, path: str, attribute: str) -> tuple[nn.Module, str]:
-    """The layer that a parameter belongs to and what it is there; a parametrised one lies deeper than its
-    layer.
-    """
+    """The layer that a parameter belongs to, and its name there; a parametrised one lies deeper."""
     layer = owner_path(path)
     return module.get_submodule(layer), attribute if layer == path else path.rpartition(".")[2]
 
@@ -172,8 +171,10 @@ def _owner(module: nn.Module, path: str, attribute: str) -> tuple[nn.Module, str
 def owner_path(path: str) -> str:
     """The path of the layer whose parameter is kept at this path.
 
-    >>> owner_path("body.0"), owner_path("body.0.parametrizations.weight"), owner_path("parametrizations.weight")
-    ('body.0', 'body.0', '')
+    >>> owner_path("body.0"), owner_path("body.0.parametrizations.weight")
+    ('body.0', 'body.0')
+    >>> owner_path("parametrizations.weight")
+    ''
     """
     layer, inside, name = path.rpartition("parametrizations.")
     return layer.removesuffix(".") if inside and "." not in name else path
@@ -210,8 +211,8 @@ def _scaled_axes(name: str, shapes: Mapping[int, tuple[int, ...]]) -> tuple[int,
         wanted = tuple(size * width if axis in scaled else size for axis, size in enumerate(one))
         if shape != wanted:
             raise ModelError(
-                f"parameter {name!r} has shape {one} at width 1 and {shape} at width {width}, where {wanted} was expected; "
-                "make every hidden size a multiple of the width (size = width * n)"
+                f"parameter {name!r} has shape {one} at width 1 and {shape} at width {width}, where {wanted} "
+                "was expected; make every hidden size a multiple of the width (size = width * n)"
             )
     return scaled
 
@@ -223,25 +224,27 @@ def _refuse_what_cannot_be_cut(one: nn.Module, two: nn.Module, parameters: tuple
         wider = at_two.get(path)
         if getattr(module, "running_mean", None) is not None:
             raise ModelError(
-                f"buffer '{path}.running_mean' keeps running statistics, which cannot be averaged over different widths; "
-                "use nn.GroupNorm(width, channels), or track_running_stats=False"
+                f"buffer '{path}.running_mean' keeps running statistics, which cannot be averaged over "
+                "different widths; use nn.GroupNorm(width, channels), or track_running_stats=False"
             )
         if getattr(module, "sparse", False) is True:
             raise ModelError(
-                f"parameter '{path}.weight' has sparse gradients, which clients do not train with; use sparse=False"
+                f"parameter '{path}.weight' has sparse gradients, which clients do not train with; use "
+                "sparse=False"
             )
         fixed_groups = (
             isinstance(module, nn.modules.conv._ConvNd) and module.groups == getattr(wider, "groups", 1) > 1
         )
         if fixed_groups and (path, "weight") in scaled:
             raise ModelError(
-                f"parameter '{path}.weight' belongs to a convolution with {module.groups} groups at every width; "
-                "use groups=1 or let the number of groups grow with the width (groups = width * n)"
+                f"parameter '{path}.weight' belongs to a convolution with {module.groups} groups at every "
+                "width; use groups=1 or let the number of groups grow with the width (groups = width * n)"
             )
         if isinstance(module, nn.MultiheadAttention) and isinstance(wider, nn.MultiheadAttention):
             grows = wider.embed_dim != module.embed_dim
             if grows and wider.num_heads != 2 * module.num_heads:
                 raise ModelError(
-                    f"parameter '{path}.in_proj_weight' belongs to attention with {module.num_heads} heads at width 1 and "
-                    f"{wider.num_heads} at width 2; let the heads grow with the width (num_heads = width * n)"
+                    f"parameter '{path}.in_proj_weight' belongs to attention with {module.num_heads} heads "
+                    f"at width 1 and {wider.num_heads} at width 2; let the heads grow with the width "
+                    "(num_heads = width * n)"
                 )

@@ -20,9 +20,7 @@ COMPOSE, FACTORED, COLUMNS = "compose", "factored", "columns"
 
 @dataclass(frozen=True)
 class Work:
-    """What a layer is given: its sizes, and for how many positions it is computed (images times pixels, or
-    rows).
-    """
+    """What a layer is given: its sizes, and at how many positions (pixels or rows) it is computed."""
 
     layout: Layout
     rank: int
@@ -33,9 +31,7 @@ class Work:
     """output positions"""
 
     def amounts(self, path: str) -> tuple[float, ...]:
-        """How much there is to do of everything that takes time on this path, in the order of the prices
-        below.
-        """
+        """How much there is of everything that takes time on this path, in the prices' order."""
         layout, p, rank = self.layout, self.width, self.rank
         grid = p * p * layout.outputs
         through_basis = self.outputs * layout.basis_rows * p * rank

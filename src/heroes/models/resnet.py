@@ -1,4 +1,4 @@
-"""ResNet-18: a stem and four stages of two basic blocks, normalised per channel group instead of per batch."""
+"""ResNet-18: a stem and four stages of two basic blocks, normalised per channel group, not per batch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ STAGES = (64, 128, 256, 512)
 def build(
     width: int, max_width: int = 4, classes: int = 100, norm: str = "group", small_images: bool = False
 ) -> nn.Module:
-    """The standard topology; `small_images` has a 3x3 stem without pooling, for images below about 100
-    pixels.
-    """
+    """ResNet-18; `small_images` has a 3x3 stem without pooling, for images below about 100 pixels."""
     return ResNet18(
         [max(1, round(full / max_width)) * width for full in STAGES], width, classes, norm, small_images
     )

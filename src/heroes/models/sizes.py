@@ -24,7 +24,7 @@ class WidthSize:
 
 @dataclass(frozen=True)
 class LayerSize:
-    """One parameter at full width. FLOPs are those of its module, named once, at the module's first weight."""
+    """One parameter at full width. FLOPs are its module's, given once, at its first weight."""
 
     name: str
     kind: str

@@ -17,11 +17,11 @@ def stacked(
 ) -> nn.Module:
     """Declare that a layer's output (or input) axis is stacked from parts, and return the layer.
 
-    A number says how many equal parts there are: a fused projection `nn.Linear(e * width, 3 * e * width)` for Q,
-    K and V is `stacked(nn.Linear(...), outputs=3)`. A list gives the sizes of unequal ones: a convolution that
-    reads 16 and 8 channels per width, one after the other, is `stacked(nn.Conv2d(24 * width, ...),
-    inputs=[16 * width, 8 * width])`. A norm over them is told by `outputs`. Each part is then split into channel
-    groups by itself. Torch's own recurrent layers, cells and attention need no declaration.
+    A number says how many equal parts there are: a fused projection `nn.Linear(e * width, 3 * e * width)` for
+    Q, K and V is `stacked(nn.Linear(...), outputs=3)`. A list gives the sizes of unequal ones: a convolution
+    that reads 16 and 8 channels per width, one after the other, is `stacked(nn.Conv2d(24 * width, ...),
+    inputs=[16 * width, 8 * width])`. A norm over them is told by `outputs`. Each part is then split into
+    channel groups by itself. Torch's own recurrent layers, cells and attention need no declaration.
     """
     module._heroes_parts = _given("outputs", outputs), _given("inputs", inputs)  # type: ignore[assignment]
     return module

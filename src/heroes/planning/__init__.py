@@ -1,1 +1,1 @@
-"""What a round costs each client (`loads`), and how wide and how long it should train (`pacing`, `schedule`)."""
+"""What a round costs each client (`loads`), and how wide and how long it trains (`pacing`, `schedule`)."""

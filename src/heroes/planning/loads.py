@@ -1,4 +1,4 @@
-"""What a round costs each client, and the assignments that say so. Shared by all strategies."""
+"""What a round costs each client, and the assignments that follow. Shared by all strategies."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Load:
-    """Per client, in the cohort's order: `mu` seconds of a step, `nu` seconds of all that does not depend on
-    tau.
-    """
+    """Per client of the cohort: `mu` seconds of a step, `nu` seconds of all that is not steps."""
 
     widths: Integers
     mu: Floats
@@ -38,8 +36,9 @@ class Load:
 
 
 def widths_afforded(cohort: Cohort, costs: Costs, step_limit: float | None) -> Integers:
-    """For every client the largest width whose step keeps to the limit: by default to what a step of the
-    dense complete model takes on the fastest device.
+    """For every client the largest width whose step keeps to the limit.
+
+    By default the limit is what a step of the complete dense model takes on the fastest device.
     """
     limit = float(costs.probe_flops[-1]) / cohort.fastest if step_limit is None else step_limit
     return affordable_widths(costs.step_flops, cohort.speed, limit)
@@ -48,9 +47,7 @@ def widths_afforded(cohort: Cohort, costs: Costs, step_limit: float | None) -> I
 def load_of(
     cohort: Cohort, widths: Integers, costs: Costs, *, probes: int = 0, count_download: bool = True
 ) -> Load:
-    """What these widths cost these clients. Probing takes a gradient per probe batch before training and
-    another after it.
-    """
+    """What these widths cost these clients. Each probe batch takes a gradient before and after."""
     row = widths - 1
     up, down = costs.bytes_up[row], costs.bytes_down[row]
     return Load(

@@ -28,8 +28,9 @@ class Estimates:
 
 
 def affordable_widths(step_flops: Floats, speed: Floats, limit: float) -> Integers:
-    """For every client the largest width whose step takes at most `limit` seconds, at least 1; `step_flops[p
-    - 1]` is p's.
+    """For every client the largest width p whose step takes at most `limit` seconds, at least 1.
+
+    `step_flops[p - 1]` belongs to width p.
     """
     fits = step_flops[None, :] / speed[:, None] <= limit * (1 + _SLACK)
     widest = len(step_flops) - np.argmax(fits[:, ::-1], axis=1)
@@ -69,7 +70,7 @@ class Pace:
 
 
 def noise(estimates: Estimates) -> float | None:
-    """L * (G^2 + 18 sigma^2), or None where an estimate is missing or the product is not positive."""
+    """L * (G^2 + 18 sigma^2), or None if an estimate is missing or the product is not positive."""
     parts = (estimates.smoothness, estimates.variance, estimates.gradient)
     if any(part is None or not math.isfinite(part) for part in parts):
         return None
@@ -91,8 +92,9 @@ def rounds_to_threshold(estimates: Estimates, reducing_error: float, threshold: 
 
 
 def rounds_in_budget(drive: float, mu: float, nu: float, seconds: float) -> float:
-    """The H that spends the budget, at least 1: the root of drive*sqrt(H)*mu + H*nu = seconds, where tau =
-    drive/sqrt(H).
+    """The H that spends the budget, at least 1.
+
+    It is the root of drive*sqrt(H)*mu + H*nu = seconds, where tau = drive/sqrt(H).
     """
     if seconds <= 0:
         return 1.0
@@ -115,8 +117,7 @@ def steps_aimed_at(
     calibrated: bool = True,
     scale: float | None = None,
 ) -> Pace:
-    """The step count that minimises the convergence bound, for a client (or an average client) with this mu
-    and nu.
+    """The step count that minimises the convergence bound, for a client with this mu and nu.
 
     `calibrated` multiplies the formula by one constant, chosen so that its first value is `tau_first`; pass
     the `scale` of the answer in again next round. Without usable estimates the answer is `tau_first`.
@@ -142,7 +143,7 @@ def steps_aimed_at(
 
 
 def _literal(estimates: Estimates, learning_rate: float) -> float | None:
-    """tau* times sqrt(H), or None where the estimates give no positive finite number."""
+    """tau* times sqrt(H), or None if the estimates give no positive finite number."""
     spread = noise(estimates)
     if spread is None or not estimates.loss > 0 or learning_rate <= 0:
         return None
@@ -151,9 +152,7 @@ def _literal(estimates: Estimates, learning_rate: float) -> float | None:
 
 
 def _fixed_rounds(estimates: Estimates, goal: Goal, reducing_error: float) -> tuple[int | None, str, bool]:
-    """H where it does not depend on the client, the rule it came from, and whether the threshold is out of
-    reach.
-    """
+    """H if it is the same for all clients, its rule, and whether the threshold is out of reach."""
     unreachable = False
     if goal.threshold is not None:
         rounds = rounds_to_threshold(estimates, reducing_error, goal.threshold)
@@ -166,11 +165,10 @@ def _fixed_rounds(estimates: Estimates, goal: Goal, reducing_error: float) -> tu
 
 
 def mean_deadline(mu: Floats, nu: Floats, tau: float, tau_min: int, tau_max: int) -> float:
-    """The T at which the average client does `tau` steps: the root of mean(clamp((T - nu) / mu, tau_min,
-    tau_max)) = tau.
+    """The T at which the average client does `tau` steps.
 
-    The left side is piecewise linear: a client's line starts at nu + tau_min*mu, rises by 1/mu and ends at nu
-    + tau_max*mu.
+    It is the root of mean(clamp((T - nu) / mu, tau_min, tau_max)) = tau. The left side is piecewise linear: a
+    client's line starts at nu + tau_min*mu, rises by 1/mu and ends at nu + tau_max*mu.
 
     >>> round(mean_deadline(np.array([1.0, 2.0]), np.array([0.0, 1.0]), 4.0, 1, 100), 6)
     5.666667
@@ -199,9 +197,7 @@ class Deadline:
 
 
 def fastest_deadline(mu: Floats, nu: Floats, paces: list[Pace]) -> Deadline:
-    """The pace-setter is the client that would need the least time in all, H * (tau*mu + nu), were everyone
-    like it.
-    """
+    """The deadline set by the client that would need the least time, H * (tau*mu + nu), in all."""
     totals = [p.rounds * (p.tau * m + n) for p, m, n in zip(paces, mu.tolist(), nu.tolist(), strict=True)]
     setter = int(np.argmin(totals))
     tau = max(1, round(paces[setter].tau))
@@ -210,9 +206,7 @@ def fastest_deadline(mu: Floats, nu: Floats, paces: list[Pace]) -> Deadline:
 
 @dataclass(frozen=True)
 class Intervals:
-    """For every client the steps that end within rho seconds before the deadline, and whether it cannot make
-    it at all.
-    """
+    """For every client the steps that end within rho seconds before the deadline, and stragglers."""
 
     low: Integers
     high: Integers
@@ -220,8 +214,9 @@ class Intervals:
 
 
 def step_intervals(mu: Floats, nu: Floats, deadline: Deadline, rho: float, limits: Limits) -> Intervals:
-    """[tau_a, tau_b] of every client, within the limits; an empty interval becomes [tau_b, tau_b], the setter
-    keeps its tau.
+    """[tau_a, tau_b] of every client, within the limits.
+
+    An empty interval becomes [tau_b, tau_b]; the client that sets the deadline keeps its tau.
     """
     tau_min, tau_max = limits.tau_min, limits.tau_max
     slack = _SLACK * max(deadline.seconds, 1.0)

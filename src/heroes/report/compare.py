@@ -1,7 +1,7 @@
-"""Several runs side by side: what each strategy spent to reach a target, and what one of them saved. Pure
-functions on `RunData`.
+"""Several runs side by side: what each strategy spent to reach a target, and what one of them saved.
 
-Means and deviations are over seeds. What was not reached is None, and said; nothing is filled in.
+Pure functions on `RunData`. Means and deviations are over seeds. What was not reached is None and is said to
+be; nothing is filled in.
 """
 
 from __future__ import annotations
@@ -177,9 +177,7 @@ def _whole(group: Group, found: Found) -> list[Measure]:
 
 
 def _losses(group: Group) -> list[Measure]:
-    """How many updates of every run did not count, by cause, and what privacy was spent, where there is
-    something to say.
-    """
+    """How many updates of every run did not count, by cause, and the privacy spent, if any."""
     tables = [Summary.of(run.rows).missing for run in group.runs]
     causes = sorted({cause for table in tables for cause in table})
     lost = [

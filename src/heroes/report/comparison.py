@@ -20,8 +20,9 @@ GAINS = ("speed-up", "traffic saved")
 
 @dataclass(frozen=True)
 class Measure:
-    """One number about a group of runs: `what`, in `unit`, `at` a target, a time, a traffic or a width, or
-    `against` another.
+    """One number about a group of runs: `what`, in `unit`, `at` some place or `against` another group.
+
+    A place is a target, a time, a traffic or a width.
     """
 
     label: str
@@ -44,8 +45,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one experiment, compared. Times are seconds of the runs' clock, traffic megabytes both ways,
-    accuracy from 0 to 1.
+    """Runs of one experiment, compared.
+
+    Times are seconds of the runs' clock, traffic is megabytes both ways, accuracy is from 0 to 1.
     """
 
     task: str
@@ -75,7 +77,7 @@ class Comparison:
         return self.places(f"seconds to {self.metric.name}")
 
     def find(self, label: str, what: str, at: float | None = None, against: str = "") -> Spread | None:
-        """One measure, None where it was not taken."""
+        """One measure, None if it was not taken."""
         return self._index.get((label, what, at, against))
 
     def places(self, what: str) -> list[float]:

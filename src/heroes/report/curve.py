@@ -19,7 +19,7 @@ def score_curve(
 ) -> list[str]:
     """The main metric over time in `height` lines of at most `width` characters, and two for the time axis.
 
-    No lines where nothing was evaluated. `ascii_only` is for terminals that have no braille.
+    No lines if nothing was evaluated. `ascii_only` is for terminals that have no braille.
     """
     found = evaluations(rows)
     if not found:

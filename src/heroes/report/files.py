@@ -10,8 +10,9 @@ from heroes.errors import RunFolderError
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
-    """Write a draft beside the file, flush it and give it the file's name; what is no file, such as a pipe, is
-    written to as it is. Halves of characters, which UTF-8 does not have, are written as escapes.
+    """Write a draft beside the file, flush it and rename it; a pipe or the like is written to directly.
+
+    Lone surrogates, which UTF-8 does not have, are written as escapes.
     """
     data = content if isinstance(content, bytes) else content.encode(errors="backslashreplace")
     try:

@@ -1,6 +1,4 @@
-"""What one strategy, the reference, saved against the others: runs with the same seed met the same clients,
-so they are paired.
-"""
+"""What the reference strategy saved against the others. Runs with the same seed are paired."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ Costs = Callable[[Group, str, float], Spread]  # what a group's runs spent: of s
 def gains(
     groups: Sequence[Group], reference: str, targets: Sequence[float], costs: Costs
 ) -> tuple[list[Measure], list[str]]:
-    """Speed-up and traffic saved by the reference, a strategy, against each other group and against the mean
-    of the other strategies, and notes.
+    """Speed-up and traffic saved by the reference strategy, and notes.
 
     Groups are compared within the same world (data, fleet, clients). Of several groups of the reference
     there, the first one counts and the others are compared with it, but are no part of the mean.
@@ -67,7 +64,7 @@ def _paired(
     cost: Callable[[Group], Spread],
     gain: Callable[[float, float], float],
 ) -> Spread:
-    """The gain for every seed that all have; None where one of them did not reach the target."""
+    """The gain for every seed that all have; None if one of them did not reach the target."""
     own = dict(zip(reference.seeds, cost(reference).values, strict=True))
     theirs = [dict(zip(other.seeds, cost(other).values, strict=True)) for other in others]
     shared = [seed for seed in own if all(seed in each for each in theirs)]

@@ -29,9 +29,7 @@ def _two_places(value: float) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a measure is shown: its title, its values, what a missing one is called, its columns where it has
-    places.
-    """
+    """How a measure is shown: title, values, what a missing one is called, and columns for its places."""
 
     what: str
     title: str

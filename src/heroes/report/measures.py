@@ -1,6 +1,4 @@
-"""What is read off a run: when it reached a target, what it had reached by some time or traffic, and means
-over seeds.
-"""
+"""Reads off a run when it reached a target and what it had by a time or traffic; means over seeds."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ WIDE = 20  # times the lowest value: the range of a metric of which it is better
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The main metric of the complete model on the test set at the end of a round, and what had been spent by
-    then.
-    """
+    """The main metric of the complete model after a round, and what had been spent by then."""
 
     round: int
     seconds: float
@@ -31,8 +27,9 @@ class Evaluation:
 
 
 def evaluations(rows: Sequence[RoundRecord], smooth: int = 1) -> list[Evaluation]:
-    """The evaluations of a run, oldest first; each the mean of the last `smooth` ones, so the first `smooth -
-    1` are left out.
+    """The evaluations of a run, oldest first, each the mean of the last `smooth` ones.
+
+    The first `smooth - 1` are left out.
     """
     name = Metric.of(rows).name
     scored = [row for row in rows if name in row.scores]
@@ -54,9 +51,7 @@ def reach(found: Sequence[Evaluation], target: float, metric: Metric) -> Evaluat
 def score_at(
     run: RunData, found: Sequence[Evaluation], *, seconds: float = math.inf, megabytes: float = math.inf
 ) -> float | None:
-    """The last evaluation not after that time and traffic; None before the first one and for a run that had
-    ended by then.
-    """
+    """The last evaluation within that time and traffic; None if there is none or the run had ended."""
     last = run.rows[-1]
     given_seconds, given_traffic = math.isfinite(seconds), math.isfinite(megabytes)
     if (given_seconds and last.seconds < seconds) or (given_traffic and last.traffic / MEGABYTE < megabytes):

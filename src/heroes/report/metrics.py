@@ -21,8 +21,9 @@ class Metric:
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Metric:
-        """The metric of a run. The last round with a test decides: others do not know the metric, and a run
-        that goes on may do so by another one.
+        """The metric of a run, from the last round with a test.
+
+        Other rounds do not know it, and a resumed run may go by another.
         """
         if not rows:
             return Metric()

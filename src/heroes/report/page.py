@@ -1,6 +1,4 @@
-"""A report as one page of HTML that needs nothing else: tables, figures, configuration, and what the runs ran
-on.
-"""
+"""A report as one self-contained page of HTML: tables, figures, configuration, and what the runs ran on."""
 
 from __future__ import annotations
 
@@ -40,7 +38,8 @@ PAGE = Template("""<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
 <link rel="icon" href="data:,">
 <title>$title</title>
 <style>$css</style>
@@ -119,7 +118,7 @@ def run_pictures(run: RunData) -> list[Picture]:
 
 
 def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
-    """Write the report of some runs of one experiment to one HTML file; a comparison made before may be given."""
+    """Write the report of runs of one experiment to one HTML file, using a `comparison` if there is one."""
     return write_whole(path, page(comparison or compare(runs)))
 
 
@@ -178,8 +177,9 @@ def _table(table: Table, groups: Sequence[Group] = ()) -> str:
         for name, *cells in table.rows
     )
     note = f'<p class="note">{_words(table.note)}</p>' if table.note else ""
+    title = _name(table.title)
     return (
-        f'<div class="table"><h3>{_name(table.title)}</h3><div class="scroll"><table aria-label="{_name(table.title)}">'
+        f'<div class="table"><h3>{title}</h3><div class="scroll"><table aria-label="{title}">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}</div>"
     )
 
@@ -214,7 +214,7 @@ def _inlined(figure: Figure) -> str:
 
 
 def _inside(group: Group, *, opened: bool) -> str:
-    """The first run of a group from inside; folded but for the first group."""
+    """A look inside the first run of a group; folded except for the first group."""
     run = group.runs[0]
     shown = _pictures(run_pictures(run))
     title = f"{group.label}, seed {run.seed}"

@@ -1,7 +1,8 @@
 """The looks of the report page: on a wide screen, on a phone, printed, light and dark."""
 
 CSS = """
-:root { color-scheme: light dark; --text: #1a1a1a; --quiet: #5c5c5c; --line: #d9d9d9; --back: #ffffff; --soft: #f5f6f8; }
+:root { color-scheme: light dark;
+  --text: #1a1a1a; --quiet: #5c5c5c; --line: #d9d9d9; --back: #ffffff; --soft: #f5f6f8; }
 @media (prefers-color-scheme: dark) {
   :root { --text: #e8e8e8; --quiet: #a8a8a8; --line: #3c4048; --back: #16181c; --soft: #1f2228; }
 }
@@ -12,10 +13,13 @@ h1 { font-size: 1.6rem; margin: .5rem 0 0; }
 h2 { font-size: 1.25rem; margin: 2rem 0 .5rem; padding-bottom: .25rem; border-bottom: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.25rem 0 .4rem; }
 .sub, .note, figcaption { color: var(--quiet); font-size: .875rem; margin: .25rem 0; }
-.notes { background: #fff4d6; color: #4a3800; border-left: 4px solid #e69f00; margin: 1rem 0; padding: .5rem 1rem .5rem 2rem; }
+.notes { background: #fff4d6; color: #4a3800; border-left: 4px solid #e69f00; margin: 1rem 0;
+  padding: .5rem 1rem .5rem 2rem; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
-th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums;
+  overflow-wrap: normal; }
+th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
 th:first-child { text-align: left; position: sticky; left: 0; background: var(--back); }
 thead th { color: var(--quiet); font-weight: 600; border-bottom-width: 2px; }
 tbody th { font-weight: 500; }
@@ -27,11 +31,12 @@ td small { color: var(--quiet); }
 .tables { display: flex; flex-wrap: wrap; align-items: start; gap: 0 2.5rem; }
 .table { max-width: 100%; }
 figure { margin: 0; }
-figure img { display: block; width: 100%; max-width: 640px; height: auto; background: #ffffff; border: 1px solid var(--line);
-  border-radius: 6px; padding: .4rem; }
+figure img { display: block; width: 100%; max-width: 640px; height: auto; background: #ffffff;
+  border: 1px solid var(--line); border-radius: 6px; padding: .4rem; }
 details { margin: .5rem 0; }
 summary { cursor: pointer; padding: .4rem 0; font-weight: 500; }
-pre { background: var(--soft); padding: .75rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; border-radius: 6px; }
+pre { background: var(--soft); padding: .75rem; overflow-x: auto; font-size: .8rem; line-height: 1.4;
+  border-radius: 6px; }
 @media (max-width: 600px) {
   body { padding: .6rem; }
   tbody th, thead th:first-child { min-width: 6.5em; max-width: 42vw; white-space: normal; }

@@ -35,9 +35,7 @@ def seconds_of(groups: Sequence[Group]) -> str:
 
 
 def score_against_time(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
-    """The main metric of the complete model over time: the mean over seeds, the deviation shaded, every run
-    thin.
-    """
+    """The main metric over time: the mean over seeds, the deviation shaded, every run as a thin line."""
     return _scores(groups, smooth, "time", seconds_of(groups), lambda each: each.seconds)
 
 
@@ -100,9 +98,7 @@ def resources_to_targets(found: Comparison) -> Figure | None:
 
 
 def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
-    """The main metric against how unevenly the data is shared out, for runs that differ in it; at the end, or
-    at some time.
-    """
+    """The main metric against how unevenly the data is shared out, at the end or at some time."""
     key = next((key for key in LEVELS if len({_level(run, key) for run in runs} - {None}) > 1), None)
     if key is None:
         return None
@@ -119,7 +115,7 @@ def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None)
 
 
 def _level(run: RunData, key: str) -> float | None:
-    """How skewed a run's data is; None where this setting does not apply to its partition."""
+    """How skewed a run's data is; None if this setting does not apply to its partition."""
     settings = run.settings
     value = settings.get(key)
     return (
@@ -218,8 +214,10 @@ def _scores(
 
 
 def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
-    """Where the axis of the scores begins and ends: shares at 100 % from whole tens, others around what there
-    is, from 0 where that is not far, and by powers of ten where they lie far apart.
+    """Where the axis of the scores begins and ends.
+
+    Shares end at 100 % and begin at a multiple of ten; others fit the values, from 0 if that is near, and on
+    a logarithmic scale if they lie far apart.
     """
     low, high = float(values.min()), float(values.max())
     if metric.share:
@@ -261,9 +259,7 @@ def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
 
 
 def _mean_curve(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats]:
-    """Mean and sample deviation where all curves are known, on the places of all of them, straight lines in
-    between.
-    """
+    """Mean and sample deviation where all curves are known, interpolated at the points of all."""
     start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     places = np.unique(np.concatenate([x for x, _ in curves]))
     grid = places[(places >= start) & (places <= end)]

@@ -33,9 +33,7 @@ class Records:
 
 
 def read_records(folder: Path) -> Records:
-    """The rounds in a run folder. A last line that was cut off is left out; a broken line elsewhere is an
-    error.
-    """
+    """The rounds in a run folder. A torn last line is left out; a broken line elsewhere is an error."""
     path = folder / "records.jsonl"
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -54,14 +52,16 @@ def read_records(folder: Path) -> Records:
 
 
 def check_order(rows: Sequence[RoundRecord], folder: Path) -> None:
-    """Refuse records with a line that is missing, doubled or of another run: rounds are 1, 2, 3, ..., time and
-    traffic never fall.
+    """Refuse records with a line that is missing, doubled or of another run.
+
+    Rounds must be 1, 2, 3, ..., and time and traffic must never fall.
     """
     path, seconds, traffic = str(folder / "records.jsonl"), 0.0, 0
     for number, row in enumerate(rows, 1):
         if row.round != number:
             raise RunFolderError(
-                f"line {number} of {path!r} is of round {row.round}; a line is missing or doubled: put it right"
+                f"line {number} of {path!r} is of round {row.round}; a line is missing or doubled: put it "
+                "right"
             )
         if row.seconds < seconds or row.traffic < traffic:
             what = (

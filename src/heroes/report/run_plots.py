@@ -25,8 +25,9 @@ READABLE_CELLS = 8  # blocks on a side up to which the counters fit into their c
 
 
 def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
-    """What every client of a round did and for how long: compute, transfer, waiting; of many clients the
-    slowest and the fastest. By default the last round.
+    """How long every client of a round, by default the last, computed, transferred and waited.
+
+    Of many clients the slowest and the fastest are shown.
     """
     row = next((row for row in reversed(run.rows) if row.clients and number in (None, row.round)), None)
     if row is None:
@@ -62,9 +63,7 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
 
 
 def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
-    """How many local steps every block of the P x P grid has had, at a few rounds: the colour says how even
-    that is.
-    """
+    """How many local steps every block of the P x P grid has had, at a few rounds."""
     grids = [(row.round, grid) for row in run.rows if (grid := _grid(row)) is not None]
     if not grids:
         return None
@@ -115,8 +114,9 @@ def widths_and_steps(run: RunData) -> Figure | None:
 
 
 def _drawn(clients: Sequence[ClientRecord]) -> tuple[list[ClientRecord], str]:
-    """The clients of a timeline, the first at the bottom: all by device, or of many the slowest and the fastest
-    by time. What to call them.
+    """The clients of a timeline, the first at the bottom, and what to call them.
+
+    All are sorted by device; of many, the slowest and the fastest are taken by time.
     """
     if len(clients) <= MOST_CLIENTS:
         return sorted(clients, key=lambda each: (each.device, each.client), reverse=True), "client"
@@ -143,7 +143,7 @@ def _called(run: RunData) -> str:
 
 
 def _grid(row: RoundRecord) -> Floats | None:
-    """The block counters of a round as a square, None where the strategy has none."""
+    """The block counters of a round as a square, None if the strategy has none."""
     counters = row.facts.get("counters")
     if not isinstance(counters, (list, tuple)) or not counters:
         return None

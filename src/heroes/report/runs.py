@@ -13,19 +13,21 @@ from heroes.messages import RoundRecord
 from heroes.report.metrics import Metric
 from heroes.report.records import read_config, read_records
 
+# and the engine: no difference
 IRRELEVANT = (
     "seed",
     "training.device",
     "data.directory",
     "data.source",
-)  # and the engine: no difference
+)
+# what strategies must share to be compared
 WORLD = (
     "data.",
     "fleet.",
     "federation.clients",
     "federation.cohort",
     "model.name",
-)  # what strategies must share to be compared
+)
 Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
 
 
@@ -82,9 +84,7 @@ class Group:
 
 
 def load_run(folder: Path | str) -> RunData:
-    """A run folder as data. A line that was cut off is left out and noted; a run without a whole round is an
-    error.
-    """
+    """A run folder as data. A torn line is left out and noted; a run without a round is an error."""
     path = Path(folder)
     config, records = read_config(path), read_records(path)
     said = f"the last line of {str(path / 'records.jsonl')!r} was cut off and is left out"

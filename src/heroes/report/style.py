@@ -1,5 +1,4 @@
-"""How figures look: one colour-blind-safe colour per strategy everywhere, and how they are made and saved.
-The door to matplotlib.
+"""How figures look, are made and saved: one colour-blind-safe colour per strategy. The door to matplotlib.
 
 Figures are made as objects; pyplot and its global state are not used. matplotlib is loaded when the first
 figure is made.
@@ -72,8 +71,7 @@ def new_figure(height: float = 3.4, rows: int = 1, columns: int = 1) -> tuple[Fi
 
 
 def words(text: str, most: int = LONGEST_LABEL) -> str:
-    """Text for a figure, whoever it is from: shortened, not read as mathematics, and never one of those labels
-    that matplotlib leaves out of legends.
+    """Text for a figure, whoever wrote it: shortened, not read as mathematics, shown in legends.
 
     >>> words("$x^$"), words("_mine")
     ('\\\\$x^\\\\$', ' _mine')

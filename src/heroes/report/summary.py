@@ -16,8 +16,9 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run came to. Seconds are those of its clock; scores are the complete model's on the
-    test set, `score` the one of the main metric.
+    """What a run came to. Seconds are its clock's; scores are the complete model's on the test set.
+
+    `score` is the value of the main metric.
     """
 
     rounds: int

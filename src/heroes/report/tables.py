@@ -11,9 +11,7 @@ _LONGEST_CELL = 200  # characters
 
 @dataclass(frozen=True)
 class Table:
-    """A title, a header and rows of text; the first column names the row. `note` is a sentence to stand
-    below.
-    """
+    """A title, a header and rows of text, the first column naming the row; `note` stands below."""
 
     title: str
     header: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""Runs: start one or go on with it (`running`), and what it leaves on disk (`folder`, `checkpoints`)."""
+"""Starts and resumes runs (`running`), and keeps what they leave on disk (`folder`, `checkpoints`)."""

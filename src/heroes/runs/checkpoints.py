@@ -31,7 +31,7 @@ class AnotherRunError(RunFolderError):
 
 
 def write(folder: Path, state: ServerState[Any], settings: Mapping[str, Any] = _NOTHING) -> Path:
-    """Put a checkpoint into the folder, and remove those that are no longer needed. `settings` are JSON values."""
+    """Put a checkpoint into the folder and remove old ones. `settings` are JSON values."""
     path = folder / f"round-{state.round:07}.safetensors"
     try:
         folder.mkdir(exist_ok=True)
@@ -85,7 +85,7 @@ def read_last(
 
 
 def read(path: Path, begin: ServerState[Any], settings: Mapping[str, Any] = _NOTHING) -> ServerState[Any]:
-    """The state in a checkpoint. `begin` is the one before the first round, `settings` are those of the run."""
+    """The state in a checkpoint; `begin` is the state before the first round, `settings` are the run's."""
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
@@ -122,6 +122,7 @@ def _check_settings(path: Path, then: Mapping[str, Any], now: Mapping[str, Any])
     for key, value in now.items():
         if key in then and then[key] != value:
             raise AnotherRunError(
-                f"{key} is {value!r} in config.toml but was {then[key]!r} when the checkpoint {str(path)!r} was "
-                "written: the file was edited, or the checkpoint is of another run. Put back what was there"
+                f"{key} is {value!r} in config.toml but was {then[key]!r} when the checkpoint {str(path)!r} "
+                "was written: the file was edited, or the checkpoint is of another run. Put back what was "
+                "there"
             )

@@ -1,4 +1,4 @@
-"""The settings of a run as its folder keeps them: which must be there, and which may change when it goes on."""
+"""The settings of a run as its folder keeps them: which must be there, and which may change on resume."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _COUNT = re.compile(r"# all (\d{1,6}) settings of this run\n")
 _FIRST_VERSION = {
     "": "task seed",
     "federation": "clients cohort rounds time_budget traffic_budget target_accuracy target_loss",
-    "data": "name partition gamma alpha phi examples_per_client directory source augment size classes writers "
-    "minimum_windows roles test_limit",
+    "data": "name partition gamma alpha phi examples_per_client directory source augment size classes "
+    "writers minimum_windows roles test_limit",
     "model": "name max_width rank_ratio norm small_images cell",
     "training": "batch_size learning_rate learning_rate_decay learning_rate_floor momentum weight_decay clip "
     "train_in probes probe_every device",
@@ -55,8 +55,10 @@ _FIRST_VERSION = {
 
 
 def text(config: Config) -> str:
-    """What config.toml of a run folder holds. Its first line says how many settings follow, so that a file that
-    was cut off is known from one that was written before a setting was invented.
+    """What config.toml of a run folder holds.
+
+    Its first line says how many settings follow, so that a file that was cut off can be told from one that
+    was written before a setting was invented.
     """
     return f"# all {len(_flat(config))} settings of this run\n{to_toml(config)}"
 
@@ -68,8 +70,9 @@ def bound(config: Config) -> dict[str, Any]:
 
 
 def of_folder(folder: Path, own: Own = NOTHING) -> Config:
-    """The configuration in a run folder, every key of it. Where its strategy is not at hand, an error says
-    whose it was.
+    """The configuration in a run folder, every key of it.
+
+    If its strategy is missing, an error says whose it was.
     """
     tree = read_config(folder)
     section = tree.get("strategy")
@@ -89,7 +92,8 @@ def extended(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Co
     for key in before.differs(after):
         if not _free(key):
             raise ConfigError(
-                f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new run"
+                f"{key} cannot change when a run goes on: the rounds that are done depend on it. Start a new "
+                "run"
             )
     return after
 
@@ -113,8 +117,8 @@ def _check_whole(folder: Path, there: set[str], known: Sequence[str]) -> None:
     if lacks:
         shown = ", ".join(lacks[:3]) + (f" and {len(lacks) - 3} more" if len(lacks) > 3 else "")
         raise RunFolderError(
-            f"{CONFIG} of {str(folder)!r} lacks {shown}; it was cut off or edited: put back what was there, or "
-            "start a new run with --overwrite"
+            f"{CONFIG} of {str(folder)!r} lacks {shown}; it was cut off or edited: put back what was there, "
+            "or start a new run with --overwrite"
         )
 
 

@@ -1,5 +1,6 @@
-"""What a checkpoint holds: all that the server remembers, as tensors and a text of JSON. Whatever a file from
-outside says there is checked; what cannot be is a ValueError.
+"""What a checkpoint holds: all that the server remembers, as tensors and JSON text.
+
+Whatever a file from outside says is checked; what cannot be right is a ValueError.
 """
 
 from __future__ import annotations
@@ -116,8 +117,9 @@ def _state(values: _Values, tensors: Mapping[str, Tensor], begin: ServerState[An
 
 
 def _memory(found: Any, begin: Any) -> Any:
-    """What the strategy remembers. Its class may have a method `fits(begin)`, which says whether a run that
-    began so can have come to it.
+    """What the strategy remembers.
+
+    Its class may have a method `fits(begin)`, which says whether a run that began so can have come to it.
     """
     if begin is None:
         return None
@@ -137,7 +139,7 @@ def _check_whole_numbers(value: Any) -> None:
 
 
 def _by_kind(what: str, found: Mapping[str, Tensor], begin: ServerState[Any]) -> dict[str, dict[str, Tensor]]:
-    """Tensors like those of the model, by kind or client and then by name, in the order of the model's tensors."""
+    """Tensors like the model's, by kind or client and then by name, in the order of the model's."""
     for place, tensor in found.items():
         kind, _, name = place.partition(":")
         if name not in begin.tensors:

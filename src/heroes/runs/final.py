@@ -1,4 +1,4 @@
-"""The model that a run has come to, as a file: the global tensors, and in its metadata where they come from."""
+"""The final model of a run as a file: the global tensors, and in its metadata where they come from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], origin: Mapping[str, Any]) 
 
 
 def flaw(path: Path, tensors: Mapping[str, Tensor], round_number: int) -> str | None:
-    """Why the file is not these tensors after so many rounds, if it is not. 0.1.0 did not write the round down."""
+    """Why the file is not these tensors after so many rounds, or None. 0.1.0 did not write the round."""
     if not path.exists():
         return "was missing"
     try:

@@ -1,6 +1,4 @@
-"""The folder a run writes as it goes: config.toml, records.jsonl, checkpoints, model.safetensors,
-environment.json.
-"""
+"""The folder that a run writes as it goes: configuration, records, checkpoints, model, environment."""
 
 from __future__ import annotations
 
@@ -40,9 +38,11 @@ CONFIG, RECORDS, MODEL, ENVIRONMENT = FILES = (
 class RunFolder:
     """Opened at the start of a run; every round is written before the next begins.
 
-    `config_toml` is None where the file in the folder is to stay. `origins` says where parts of the run came from
-    that are not built in. `after` goes on with the run in the folder: its first so many rounds are kept, whatever
-    came later is to be done again. `settings` are those that every checkpoint keeps with it.
+    Args:
+        config_toml: the text of config.toml; None if the file in the folder is to stay.
+        origins: where the parts of the run that are not built in came from.
+        after: how many rounds of the run in the folder are kept; later ones are done again.
+        settings: what every checkpoint keeps with it.
     """
 
     def __init__(
@@ -118,11 +118,11 @@ class RunFolder:
 
 @contextmanager
 def held(path: Path, patience: float = 0.0) -> Iterator[None]:
-    """No other process writes a run into this folder meanwhile. An error if one does, and does not end in so
-    many seconds.
+    """Keep other processes from writing a run into this folder; an error if one does for so many seconds.
 
     The lock goes with the process, however that ends, and is not inherited by those that it starts. It does
-    not keep threads of one process apart, and is gone if that opens and closes the lock file in another way.
+    not keep threads of one process apart, and is gone if the process opens and closes the lock file in
+    another way.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -134,14 +134,15 @@ def held(path: Path, patience: float = 0.0) -> Iterator[None]:
         while not _taken(file):
             if time.monotonic() > deadline:
                 raise RunFolderError(
-                    f"another process writes a run into {str(path)!r}: wait until it has ended, or choose another folder"
+                    f"another process writes a run into {str(path)!r}: wait until it has ended, or choose "
+                    "another folder"
                 )
             time.sleep(0.1)
         yield
 
 
 def _taken(file: IO[bytes]) -> bool:
-    """Lock a file, if nobody else has; where files cannot be locked, nothing can be known."""
+    """Lock a file unless somebody else has; on systems without locks, do nothing."""
     if sys.platform != "win32":
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,13 +197,13 @@ def _describe(path: Path, origins: Mapping[str, Any] | None) -> None:
 
 
 def refuse_taken(path: Path, overwrite: bool) -> None:
-    """An error if the folder already holds a run that is not to be replaced."""
+    """Raise an error if the folder already holds a run that is not to be replaced."""
     if not overwrite and path.is_dir() and any((path / name).exists() for name in FILES):
         raise RunFolderError(f"{str(path)!r} already holds a run; choose another folder or say --overwrite")
 
 
 def read_origins(folder: Path) -> dict[str, Any]:
-    """Where the parts of a run came from that are not built in; nothing where that cannot be read."""
+    """Where the parts of a run came from that are not built in; nothing if that cannot be read."""
     try:
         found = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Ctrl-C at the right moment: what is begun is finished first."""
+"""Delays Ctrl-C until what was begun is finished."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def finishing_first() -> Iterator[None]:
-    """What is begun inside is finished before Ctrl-C is heard; a second Ctrl-C is heard at once."""
+    """Delay Ctrl-C until the end of the context; a second Ctrl-C acts at once."""
     pressed: list[int] = []
 
     def hear(number: int, frame: object) -> None:

@@ -44,8 +44,8 @@ def _check_moments(folder: Path, federation: Federation, state: ServerState[Any]
     kinds = () if federation.optimiser is None else federation.optimiser.moments
     if strange := sorted(set(state.moments) - set(kinds)):
         raise RunFolderError(
-            f"the checkpoint of round {state.round} in {str(folder)!r} is damaged: it has a moment {strange[0]!r}, "
-            "which the configured server optimiser does not keep"
+            f"the checkpoint of round {state.round} in {str(folder)!r} is damaged: it has a moment "
+            f"{strange[0]!r}, which the configured server optimiser does not keep"
         )
 
 
@@ -53,8 +53,8 @@ def _check_record(folder: Path, state: ServerState[Any], done: Rows) -> None:
     """A checkpoint and the record of its round say the same."""
     if state.round > len(done):
         raise RunFolderError(
-            f"{str(folder / RECORDS)!r} has {len(done)} rounds, but the checkpoint is of round {state.round}: "
-            "lines are missing; put them back"
+            f"{str(folder / RECORDS)!r} has {len(done)} rounds, but the checkpoint is of round "
+            f"{state.round}: lines are missing; put them back"
         )
     row = done[state.round - 1]
     for what, recorded, kept in (
@@ -78,6 +78,6 @@ def _check_loss(folder: Path, state: ServerState[Any], done: Rows, every: int) -
     )
     allow = f"--set checkpoint.every={again - 1} allows that; or " if state.round else ""
     raise RunFolderError(
-        f"the run in {str(folder)!r} has {len(done)} rounds on record, but {newest} (checkpoint.every is {every}): "
-        f"{again} rounds would have to be done again; {allow}start a new run with --overwrite"
+        f"the run in {str(folder)!r} has {len(done)} rounds on record, but {newest} (checkpoint.every is "
+        f"{every}): {again} rounds would have to be done again; {allow}start a new run with --overwrite"
     )

@@ -1,4 +1,4 @@
-"""Run a federation from a configuration, and hold what came of it."""
+"""Runs and resumes a federation from a configuration: the outermost loop, which writes everything down."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ from heroes.transport.opening import Opener
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its configuration, the last state, and the folder it wrote, if any; its records are
-    read from there.
-    """
+    """A finished run: its configuration, its last state, and its folder, if any, with the records."""
 
     config: Config
     state: ServerState[Any]
@@ -60,9 +58,7 @@ class Run:
         return Summary.of(self.records)
 
     def model(self, width: int | None = None) -> nn.Module:
-        """The trained model at a width (the complete one by default): a plain module, ready to use or to send
-        to a device.
-        """
+        """The trained model at a width, by default the complete one: a plain module, ready to use."""
         strategy = self.federation.strategy
         wanted = strategy.widths[-1] if width is None else width
         if wanted not in strategy.widths:
@@ -90,21 +86,18 @@ def run(
     on_round: Callable[[RoundRecord], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Train a federation. Under MPI only rank 0 returns; the others end with `heroes.transport.engines.mpi.Served`.
+    """Train a federation. Under MPI only rank 0 returns; the others end with `engines.mpi.Served`.
 
     Args:
         config: the settings, for example `heroes.recipes.digits()`.
         model: your own `build(width) -> nn.Module`.
-        data: your own (train, test) examples or `Dataset`, shared out as the configuration says, or `FederatedData`.
-        strategy: your own, an object of a class made from `heroes.strategies.base.Strategy`.
-        loss: your own function of (outputs, targets) for the mean over a batch.
-        metrics: your own by name, the main one first: functions that give one number for the outputs and targets
-            of the whole test set, which are kept in memory for them, or objects like `heroes.contracts.Metric`.
-        sampler: who chooses the clients of a round, an object like `heroes.contracts.Sampler`.
-        engine: opens an engine of your own (`heroes.transport.opening.Opener`).
-        out: a folder in which everything is written as it happens; `overwrite` replaces a run that it holds.
-        track: trackers by name, or objects like `heroes.contracts.Tracker`; `on_round` simply hears of every round.
-        on_progress: hears of data being prepared: what, how much, of how much.
+        data: your own (train, test) examples or `Dataset`, to be shared out, or `FederatedData`.
+        strategy: your own, an object of a class built on `heroes.strategies.base.Strategy`.
+        loss: your own function of (outputs, targets), for the mean over a batch.
+        metrics: your own by name, the main one first: functions of all test outputs and targets, or `Metric`s.
+        sampler, engine: your own `heroes.contracts.Sampler`, and what opens an engine (`transport.opening`).
+        out: the run folder; `overwrite` replaces a run that it already holds.
+        track: trackers, by name or your own; `on_round` gets every record, `on_progress` news of the data.
     """
     if not isinstance(config, Config):
         raise ConfigError(
@@ -146,9 +139,13 @@ def resume(
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
-    `changes` are keys with new values, such as a higher `federation.rounds` for a run that is finished. A
-    change of what the rounds before depended on is refused. A run with parts of your own needs them again, with the
-    same names and meanings as in `run`; the engine may be another.
+    A run with parts of your own needs them again, under the same names as in `run`; the engine may be
+    another.
+
+    Args:
+        folder: the run folder.
+        changes: keys with new values, such as a higher `federation.rounds` for a finished run. A change of
+            anything that earlier rounds depended on is refused.
     """
     path = Path(folder)
     own, audience = Own(model, data, strategy, loss, metrics, sampler), _audience(track, on_progress)
@@ -175,14 +172,15 @@ def _finished(
     state: ServerState[Any],
     reason: str,
 ) -> Run:
-    """The run in a folder that is finished, once what the folder lacks is written; an error if it lacks nothing."""
+    """Complete the folder of a finished run and return the run; an error if nothing is missing."""
     tensors = federation.served(state)
     flaw = final.flaw(path / MODEL, tensors, state.round)
     lacks = [] if flaw is None else [f"{MODEL} {flaw}"]
     lacks += [] if (path / ENVIRONMENT).exists() else [f"{ENVIRONMENT} was missing"]
     if not lacks:
         raise ConfigError(
-            f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let it go on"
+            f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let "
+            "it go on"
         )
     write_end(path, origins, tensors, _origin(federation, state))
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)
@@ -197,7 +195,7 @@ def _origin(federation: Federation, state: ServerState[Any]) -> dict[str, Any]:
 
 
 def _audience(track: Sequence[str | Tracker], on_progress: Progress | None) -> Audience:
-    """Who hears of the run; what goes wrong with them is said where progress is."""
+    """The trackers of a run; their failures are reported like progress."""
 
     def tell(what: str) -> None:
         if on_progress is not None:
@@ -238,9 +236,8 @@ def _train(
     finally:
         if folder is not None:
             if state is not None:
-                folder.write_model(
-                    federation.served(state), _origin(federation, state)
-                )  # also when interrupted
+                # also when interrupted
+                folder.write_model(federation.served(state), _origin(federation, state))
             folder.close()
     assert state is not None
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)

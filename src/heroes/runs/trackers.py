@@ -1,6 +1,6 @@
 """Who hears of a run as it happens: trackers by name, or objects of the user's own.
 
-One that fails is left out from then on, and said so: a run does not end because somebody could not be told of it.
+One that fails is reported and left out from then on: a run does not end because of a tracker.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Audience:
     def during(
         self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]
     ) -> Iterator[Callable[[RoundRecord], None]]:
-        """Around a run: yields what to call with every record."""
+        """Tell trackers of the beginning and the end; yields the function to call with every record."""
         self._each(lambda tracker: tracker.begin(settings, folder, done))
         try:
             yield lambda record: self._each(lambda tracker: tracker.round(record))

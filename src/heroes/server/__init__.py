@@ -1,3 +1,1 @@
-"""The server's part of a round: who takes part, which answers count, how they are defended, optimised and
-recorded.
-"""
+"""The server's part of a round: who takes part, which answers count, defences, optimisers, records."""

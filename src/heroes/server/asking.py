@@ -1,4 +1,4 @@
-"""What a strategy is asked in a round, and what it must answer: a strategy of the user's own can fail in any way.
+"""Asks a strategy what a round needs of it, and checks its answers: the user's own can fail in any way.
 
 What goes wrong is a TrainingError that names the strategy, what it gave and what was expected.
 """
@@ -40,8 +40,8 @@ def assigned(strategy: Strategy[Any], state: ServerState[Any], cohort: Cohort) -
     clients = [a.client for a in plan.assignments]
     if clients != cohort.clients.tolist():
         raise TrainingError(
-            f"assign() of the strategy {strategy.name!r} planned for the clients {clients} {when}; it should plan for "
-            f"{cohort.clients.tolist()}, in this order"
+            f"assign() of the strategy {strategy.name!r} planned for the clients {clients} {when}; it should "
+            f"plan for {cohort.clients.tolist()}, in this order"
         )
     for a in plan.assignments:
         if type(a.tau) is not int or a.tau < 1 or a.selection.width not in strategy.widths:
@@ -69,7 +69,7 @@ def taken(strategy: Strategy[Any], tensors: Tensors, selection: Selection) -> di
 def aggregated(
     strategy: Strategy[Any], state: ServerState[Any], plan: Plan, answers: Answers
 ) -> tuple[ServerState[Any], Facts]:
-    """The state after the round, and what the strategy wants recorded of it. Clients train while it is asked."""
+    """The state after the round, and the facts to record. Clients train while the strategy is asked."""
     watched, when = _Watched(answers), f"in round {state.round + 1}"
     with _named(strategy, f"aggregate() of round {state.round + 1}", watched):
         found = strategy.aggregate(state, plan, iter(watched))
@@ -82,7 +82,7 @@ def aggregated(
 
 
 class _Watched:
-    """Answers on their way to the strategy; `error` is what went wrong on the way there, which is not its fault."""
+    """Answers on their way to the strategy; `error` is what failed before they reached it."""
 
     def __init__(self, answers: Iterable[tuple[Assignment, Update]]) -> None:
         self.answers = answers
@@ -98,7 +98,7 @@ class _Watched:
 
 @contextmanager
 def _named(strategy: Strategy[Any], what: str, watched: _Watched | None = None) -> Iterator[None]:
-    """An error inside is the strategy's, and says so, unless it is one of ours or came from elsewhere."""
+    """Raise errors inside as the strategy's own, unless they are ours or came from elsewhere."""
     try:
         yield
     except HeroesError:
@@ -112,12 +112,13 @@ def _named(strategy: Strategy[Any], what: str, watched: _Watched | None = None) 
 def _gave(strategy: Strategy[Any], method: str, given: object, when: str, wanted: str) -> TrainingError:
     where = f" {when}" if when else ""
     return TrainingError(
-        f"{method} of the strategy {strategy.name!r} gave a {type(given).__name__}{where}; it should give {wanted}"
+        f"{method} of the strategy {strategy.name!r} gave a {type(given).__name__}{where}; it should give "
+        f"{wanted}"
     )
 
 
 def _wrong_state(before: ServerState[Any], after: ServerState[Any]) -> str | None:
-    """What is wrong with the state after a round."""
+    """What is wrong with the state after a round, if anything."""
     if after.round != before.round + 1:
         return f"gave a state with round = {after.round!r} instead of {before.round + 1}"
     if after.tensors.keys() != before.tensors.keys():
@@ -143,7 +144,7 @@ def _kind(tensor: object) -> str:
 
 
 def _wrong_facts(facts: object) -> str | None:
-    """What is wrong with what is to be recorded."""
+    """What is wrong with the facts to be recorded, if anything."""
     if not isinstance(facts, Mapping):
         return f"gave facts that are a {type(facts).__name__}, not a mapping,"
     try:

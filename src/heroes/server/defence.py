@@ -1,5 +1,4 @@
-"""Against updates that are well-formed and wrong: norms are clipped, outliers refused, and the mean gives way
-to sturdier ones.
+"""Defends against updates that are well-formed and wrong: clips norms, refuses outliers, replaces the mean.
 
 Median, trimmed mean and guard look at all updates of a round at once, so they keep them all in memory;
 clipping to a given norm takes them one at a time, as the mean does.
@@ -26,9 +25,7 @@ _ENOUGH = 3  # holders of a value, below which its median says nothing about one
 
 @dataclass(frozen=True)
 class Defence:
-    """What is done with a round's updates before they are combined. `clip` is a norm, "auto" the round's
-    median norm.
-    """
+    """What is done with updates before they are combined. `clip` is a norm; "auto" is the round's median."""
 
     clip: float | str | None = None
     guard: bool = False
@@ -41,9 +38,7 @@ class Defence:
         cut: Callable[[Assignment], Cut],
         refuse: Callable[[int, str, str], None],
     ) -> Iterator[Answer]:
-        """The answers that may enter the model, clipped; of the others `refuse` hears client, reason and
-        cause.
-        """
+        """The answers that may enter the model, clipped; `refuse` hears of the others, and why."""
         if self.guard:
             seen = list(answers)
             against = dict(outliers(seen, whole, cut, self.guard_factor))
@@ -87,11 +82,11 @@ def clipped(update: Update, sent: Tensors, limit: float) -> Update:
 def outliers(
     answers: Sequence[Answer], whole: Tensors, cut: Callable[[Assignment], Cut], factor: float
 ) -> Iterator[tuple[int, str]]:
-    """The clients whose updates the others speak against, and why.
+    """The clients whose updates do not agree with the others', and why.
 
-    Two questions: is the change, for the number of values it has, more than `factor` times as large as the
-    median one? And does it point away from the others, that is from their coordinate-wise median where at
-    least three hold a value? Below three updates nobody can be called an outlier.
+    There are two questions. Is the change, for the number of values it has, more than `factor` times as large
+    as the median one? And does it point away from the others, that is from their coordinate-wise median where
+    at least three hold a value? Below three updates nobody is an outlier.
     """
     if len(answers) < _ENOUGH:
         return
@@ -120,23 +115,19 @@ def overlay(combine: str, trim: float) -> Overlay:
 
 
 def overlay_median(whole: Mapping[str, Tensor], parts: Iterable[Part]) -> dict[str, Tensor]:
-    """Every element becomes the median over the parts that hold it, between two the middle; what nobody holds
-    keeps its value.
-    """
+    """Every element becomes the median over the parts that hold it, or keeps its value if none does."""
     return _overlay_sorted(whole, parts, lambda count: (count - 1) // 2)
 
 
 def overlay_trimmed(whole: Mapping[str, Tensor], parts: Iterable[Part], *, trim: float) -> dict[str, Tensor]:
-    """Every element becomes the mean over the parts that hold it without the lowest and the highest `trim` of
-    them.
-    """
+    """Every element becomes the mean over its holders without the lowest and highest `trim` of them."""
     return _overlay_sorted(whole, parts, lambda count: (count * trim).floor())
 
 
 def _overlay_sorted(
     whole: Mapping[str, Tensor], parts: Iterable[Part], left_out: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """The mean of sorted values without as many at both ends as `left_out` says of the number of holders."""
+    """The mean of sorted values without the first and last `left_out(number of holders)` of them."""
     seen = list(parts)
     counts = holders(whole, (cut for cut, _ in seen))
     return {

@@ -1,6 +1,6 @@
-"""What the server makes of a round's mean change, after `aggregate` and after privacy's noise.
+"""Turns a round's mean change into the server's step, after `aggregate` and privacy's noise.
 
-Every element moves on its own, and only where somebody trained: elsewhere the value and its moments stay.
+Every element moves on its own, and only if somebody trained it; otherwise the value and its moments stay.
 Arithmetic is in double precision; values keep their type, and moments are kept in float32.
 
 >>> import torch
@@ -87,9 +87,9 @@ def optimised(
     moments: Moments,
     round_number: int,
 ) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
-    """The model of the round and the moments, once the optimiser has made its own step of the change.
+    """The model and the moments after the optimiser's own step of the round's change.
 
-    `holders` says how many clients trained each element, as `heroes.slices.cuts.holders` counts them; a
+    `holders` says how many clients trained each element, as `heroes.slices.overlays.holders` counts them; a
     tensor that nobody trained is not in it.
     """
     values = dict(after)
@@ -114,9 +114,7 @@ def _moment(moment: Tensor | None, like: Tensor) -> Tensor:
 
 
 def averaged(average: Tensors, new: Tensors, holders: Tensors, weight: float) -> dict[str, Tensor]:
-    """The moving average of the model after a round: weight * average + (1 - weight) * new where somebody
-    trained.
-    """
+    """The moving average after a round: weight * average + (1 - weight) * new, where anybody trained."""
     after = dict(average)
     for name, count in holders.items():
         old = average[name].double()

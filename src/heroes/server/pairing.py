@@ -1,5 +1,4 @@
-"""Match what came back with what was planned, and let nothing pass that is not a whole answer to an open
-assignment.
+"""Matches updates with the plan, and lets nothing pass but whole answers to open assignments.
 
 The one place that notices lost, unknown or broken updates. Updates are handed on in plan order whatever order
 they arrive in, so sums do not depend on the engine. Every refusal has a cause under which it is counted:
@@ -26,7 +25,7 @@ _ANSWERS = ("failed", "silent")  # causes that are the client's doing, not that 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a right answer looks like: the shape of every tensor, what comes along, the number of classes."""
+    """What a right answer looks like: the shape of every tensor, its extras, the number of classes."""
 
     shapes: Mapping[str, tuple[int, ...]]
     sends: tuple[Extra, ...] = ()
@@ -87,7 +86,7 @@ class Pairing:
         return {*self.answered, *self.stood_in}
 
     def refuse(self, client: int, reason: str, cause: str) -> None:
-        """Take back an answer that was handed on."""
+        """Take back an answer that was handed on, because it does not count after all."""
         self.answered.pop(client, None)
         self.lost.append(Lost(client, reason, cause, arrived=True))
 
@@ -149,8 +148,9 @@ def fault(update: Update, expected: Expected) -> tuple[str, str] | None:
 
 
 def cleaned(update: Update, expected: Expected) -> Update:
-    """The update without what is beside the model and cannot be: measurements that are no finite number from
-    0 on, residuals of the wrong size.
+    """The update without measurements and residuals that cannot be right.
+
+    Measurements must be finite and not negative, residuals of the right size.
     """
     loss = update.loss if _possible(update.loss) else math.nan
     measured = {name: value for name, value in update.measured.items() if _possible(value)}
@@ -161,7 +161,7 @@ def cleaned(update: Update, expected: Expected) -> Update:
 
 
 def _wrong_extra(extras: Tensors, expected: Expected) -> str | None:
-    """What is wrong with what came along, if anything; what did not come may be missing."""
+    """What is wrong with an update's extras, if anything; extras may be missing."""
     wanted = {extra.name: extra for extra in expected.sends}
     for name, tensor in extras.items():
         if name not in wanted:

@@ -1,5 +1,4 @@
-"""Client-level differential privacy: what a client adds to the model is bounded, and noise hides whether it
-added anything.
+"""Client-level differential privacy: a client's change is bounded, and noise hides whether it took part.
 
 Every change is clipped to norm C, and Gaussian noise of deviation z C is laid on the sum of changes, so that
 a value held by n clients gets noise of deviation z C / n. How much privacy that spends is counted by Google's

@@ -1,4 +1,4 @@
-"""What a round came to: an attempt at it, and the record that is written of it."""
+"""An attempt at a round, and the record that is written of the one that counts. The end of a round."""
 
 from __future__ import annotations
 
@@ -120,12 +120,13 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
 
 
 def given_up(needed: int, number: int, abandoned: Sequence[Abandoned]) -> str:
-    """Why a round could not be had."""
+    """The error message of a round that never had enough updates."""
     last = abandoned[-1]
     first, missing = last.missing[0], len({lost.client for lost in last.missing})
     diverged = any(lost.cause == "finite" for lost in last.missing)
     hint = "; a smaller training.learning_rate or a training.clip may help" if diverged else ""
     return (
-        f"round {number} was begun {len(abandoned)} times and never had the {needed} updates it needs: the last time "
-        f"{missing} of {len(last.clients)} clients were missing, for example client {first.client}: {first.reason}{hint}"
+        f"round {number} was begun {len(abandoned)} times and never had the {needed} updates it needs: the "
+        f"last time {missing} of {len(last.clients)} clients were missing, for example client "
+        f"{first.client}: {first.reason}{hint}"
     )

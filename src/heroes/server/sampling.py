@@ -1,4 +1,4 @@
-"""Who takes part in a round. The first thing that happens in it, and the last thing that is remembered of it.
+"""Who takes part in a round: the first step of a round, and the last one, in which a sampler remembers it.
 
 A sampler is any object with the methods of `heroes.contracts.Sampler`; what it gives is checked here.
 """
@@ -37,7 +37,7 @@ SAMPLERS: Mapping[str, Callable[[], Sampler]] = {"uniform": Uniform}
 
 
 def fitting(sampler: Any) -> Sampler:
-    """A sampler of the user's own, if it has all that a sampler needs; a ConfigError where it does not."""
+    """Return the user's own sampler if it has all that a sampler needs; else raise a ConfigError."""
     kind, name = type(sampler).__name__, getattr(sampler, "name", None)
     if isinstance(sampler, type):
         raise ConfigError(f"sampler is the class {sampler.__name__}; give an object, {sampler.__name__}(...)")
@@ -55,7 +55,7 @@ def fitting(sampler: Any) -> Sampler:
 def sampled(
     sampler: Sampler, state: ServerState[Any], candidates: Integers, wanted: int, rng: np.random.Generator
 ) -> Integers:
-    """The clients that the sampler chose, in ascending order; a TrainingError where it chose what cannot be.
+    """The clients that the sampler chose, in ascending order; a TrainingError if its choice is invalid.
 
     >>> sampled(Uniform(), ServerState(0, {}, None), np.array([2, 5]), 9, np.random.default_rng(0)).tolist()
     [2, 5]
@@ -77,7 +77,7 @@ def sampled(
 
 
 def _wrong(given: Any, candidates: Integers, most: int) -> str | None:
-    """What is wrong with what a sampler gave."""
+    """What is wrong with a sampler's choice, if anything."""
     try:
         chosen = np.asarray(given)
     except ValueError:  # lists of different lengths
@@ -110,14 +110,15 @@ def remembered(
         memory = sampler.remember(state, plan, outcomes)
     except Exception as error:  # a sampler of the user's own can fail in any way
         raise TrainingError(
-            f"the sampler {sampler.name!r} failed after round {state.round + 1}: {type(error).__name__}: {error}"
+            f"the sampler {sampler.name!r} failed after round {state.round + 1}: {type(error).__name__}: "
+            f"{error}"
         ) from error
     try:
         return json.loads(json.dumps(memory, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise TrainingError(
-            f"the sampler {sampler.name!r} wants to remember {_short(memory)}, which cannot be written as JSON "
-            f"({error}); it should be None, text, finite numbers, lists and dictionaries"
+            f"the sampler {sampler.name!r} wants to remember {_short(memory)}, which cannot be written as "
+            f"JSON ({error}); it should be None, text, finite numbers, lists and dictionaries"
         ) from None
 
 

@@ -1,3 +1,1 @@
-"""Settings: how a run is described (`config`), every key and default (`sections`), ready-made experiments
-(`recipes`).
-"""
+"""How a run is described (`config`), every key and default (`sections`), the experiments (`recipes`)."""

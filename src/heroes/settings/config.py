@@ -1,5 +1,4 @@
-"""The typed configuration of a run: how it is read, checked, changed and written. `sections` has the keys and
-their defaults.
+"""The typed configuration of a run: how it is read, checked, changed and written. `sections` has the keys.
 
 A configuration is read from TOML and written back to TOML; what is written is enough to repeat the run. A
 wrong key or value gives one sentence that names the key, the value and what would be right. Nothing below
@@ -87,7 +86,7 @@ class Config(Section):
         return parse(tree, type(chosen.strategy))
 
     def with_strategy(self, strategy: str | Strategy) -> Config:
-        """The same with another strategy, given as an object or by name, then at its defaults.
+        """The same with another strategy, given as an object, or by name with its defaults.
 
         A strategy of the same name as the present one keeps the present settings.
         """
@@ -104,22 +103,34 @@ class Config(Section):
 
 
 def _disagreements(config: Config) -> Iterator[str]:
-    """What keys of different sections say against each other."""
+    """Contradictions between keys of different sections, each as a sentence."""
     faults, server, private = config.faults, config.server, config.privacy.noise > 0
     noise = f"privacy.noise is {config.privacy.noise}: noise"
     size = config.federation.cohort
     if config.engine.clock == "wall" and config.engine.name != "flower":
-        yield f"engine.clock is 'wall' but engine.name is {config.engine.name!r}; only flower has clients with time of their own"
+        yield (
+            f"engine.clock is 'wall' but engine.name is {config.engine.name!r}; "
+            "only flower has clients with time of their own"
+        )
     if config.engine.clock == "wall" and faults != FaultsConfig():
         yield "engine.clock is 'wall': faults.* belong to virtual time; leave them out"
     if config.engine.name == "flower" and config.exchange.error_feedback:
-        yield "exchange.error_feedback is true: with engine.name = 'flower' residuals cannot follow a client; use false"
+        yield (
+            "exchange.error_feedback is true: with engine.name = 'flower' residuals cannot follow a client; "
+            "use false"
+        )
     if server.at_least > size:
         yield f"server.at_least is {server.at_least} but the cohort is {size}; ask for at most {size}"
     if server.oversample * size > config.federation.clients:
-        yield f"server.oversample is {server.oversample:g}: that is more than the {config.federation.clients} clients there are"
+        yield (
+            f"server.oversample is {server.oversample:g}: "
+            f"that is more than the {config.federation.clients} clients there are"
+        )
     if faults.silent and server.deadline is None and server.deadline_factor is None:
-        yield "faults.silent is true: a round without a deadline would never end; set server.deadline or server.deadline_factor"
+        yield (
+            "faults.silent is true: a round without a deadline would never end; "
+            "set server.deadline or server.deadline_factor"
+        )
     if private and (config.robust.guard or config.robust.combine != "mean" or config.robust.clip is not None):
         yield f"{noise} needs every client's part bounded on its own; use robust.guard = false, combine = 'mean', clip = 'none'"
     if private and config.federation.target_loss is not None:
@@ -138,7 +149,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def parse(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Config:
-    """A configuration from nested plain values; `strategy` is a class that is not among those found by name."""
+    """A configuration from nested plain values; `strategy` is a class that has no registered name."""
     kind = _strategy(tree, strategy)
     details: list[ErrorDetails] = []
     whole = dict(tree)
@@ -173,16 +184,12 @@ def _strategy(tree: Mapping[str, Any], own: type[Strategy] | None) -> type[Strat
 
 
 def _writable(value: Any) -> bool:
-    """Whether a value is no text, or one without the halves of characters that a command line or Python can
-    bring in.
-    """
+    """Whether a value is valid text or no text: a command line can bring in lone surrogates."""
     return not isinstance(value, str) or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str | None = None) -> Config:
-    """A configuration from a TOML file; what it leaves out comes from its task's recipe for its strategy, or
-    for another.
-    """
+    """A configuration from a TOML file; what it leaves out comes from the recipe for its strategy."""
     try:
         tree = toml_text.read(path)
     except FileNotFoundError:
@@ -202,8 +209,7 @@ def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str 
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`section.key=value` from the command line; the value is read as TOML, and as plain text where that
-    fails.
+    """`section.key=value` from the command line; the value is read as TOML, else as plain text.
 
     >>> parse_setting("training.momentum=0.5"), parse_setting("strategy.blocks=free")
     (('training.momentum', 0.5), ('strategy.blocks', 'free'))
@@ -253,7 +259,7 @@ def _in_one_line(text: str | None) -> str:
 
 
 def _choices(annotation: Any) -> str:
-    """The words or numbers a key may be, where it is not free."""
+    """The words or numbers that a key may have, if they are limited."""
     named = [
         choice
         for part in (annotation, *get_args(annotation))

@@ -17,7 +17,10 @@ def sentences(
 ) -> list[str]:
     """For every wrong key what was wrong, with the value, and what would be right.
 
-    `details` is what pydantic found wrong with `tree`; `known` are all keys with dots, `sections` those at the top.
+    Args:
+        details: what pydantic found wrong with `tree`.
+        known: all keys, with dots.
+        sections: the keys at the top.
     """
     wanted: dict[str, list[str]] = {}
     for detail in details:
@@ -32,7 +35,7 @@ def sentences(
 
 
 def _told(name: str, tree: Mapping[str, Any], known: Sequence[str], sections: Sequence[str]) -> str:
-    """The beginning of a sentence: the key, and its value where it has one. Keys that disagree say so themselves."""
+    """The beginning of a sentence: the key, and its value if it has one. Keys in conflict need none."""
     if not name:
         return ""
     section, _, key = name.partition(".")

@@ -1,7 +1,6 @@
-"""One function per experiment; each gives a configuration that can be changed further with `Config.changed`.
+"""One function per experiment; each gives a configuration that can be changed with `Config.changed`.
 
-All take `rounds` (where the experiment's own number does not suit), `seed`, and `strategy` by name: its settings
-are those that suit the experiment.
+All take `rounds`, `seed` and the name of a `strategy`, whose settings are those that suit the experiment.
 """
 
 from __future__ import annotations
@@ -83,9 +82,7 @@ def _experiment(
 
 
 def paper(task: str, *, rounds: int = 600, seed: int = 0) -> Config:
-    """An experiment as near to the paper's text as it can be told: no normalisation, free blocks, the literal
-    pace, no quantisation.
-    """
+    """An experiment as near to the paper's text as can be: no norm, free blocks, the literal pace."""
     config = recipe(task)
     return config.changed(
         {

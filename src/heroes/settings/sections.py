@@ -1,6 +1,4 @@
-"""The sections of a configuration: every key, its default, its range and what it means. The one place for
-defaults.
-"""
+"""The sections of a configuration: every key with its default, its range and its meaning."""
 
 from __future__ import annotations
 
@@ -45,7 +43,8 @@ class FederationConfig(Section):
     def _cohort_fits(self) -> Self:
         if self.cohort > self.clients:
             raise ValueError(
-                f"cohort is {self.cohort} but there are only {self.clients} clients; use a cohort of at most {self.clients}"
+                f"cohort is {self.cohort} but there are only {self.clients} clients; use a cohort of at most "
+                f"{self.clients}"
             )
         return self
 
@@ -58,15 +57,13 @@ class DataConfig(Section):
     partition: str = "gamma"
     """how examples are shared out over clients"""
     gamma: Annotated[float, Field(ge=0, le=100)] = 40.0
-    """for partitions gamma, gamma_all and by_device: percent of a client's examples that come from its main class"""
+    """for partitions gamma, gamma_all and by_device: percent of a client's examples from its main class"""
     alpha: Positive = 0.5
     """for partition dirichlet: concentration; smaller is less even"""
     phi: Annotated[int, Field(ge=0)] = 40
     """for partition missing: how many classes each client lacks"""
     examples_per_client: Whole | None = None
-    """how many each client draws from all examples, so that clients can be more than these; none: no two
-    clients share any
-    """
+    """how many each client draws from all examples, in common with others; none: each goes to one client"""
     directory: str | None = None
     """where data sets lie, one folder each; none is $HEROES_DATA, else the user's data folder"""
     source: str | None = None
@@ -132,9 +129,7 @@ class TrainingConfig(Section):
     train_in: Literal["factors", "weights"] = "factors"
     """what the optimiser moves: basis and coefficient, or the composed weights, decomposed afterwards"""
     probes: Annotated[int, Field(ge=0, le=64)] = 2
-    """batches on which clients estimate L, sigma^2 and G^2, twice a round; 0 for no estimates, else at least
-    2
-    """
+    """batches on which clients estimate L, sigma^2 and G^2, twice a round; at least 2, or 0 for none"""
     probe_every: Whole = 5
     """rounds from one estimate to the next; the clock charges for each"""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -173,9 +168,7 @@ class ObjectiveConfig(Section):
     loss and own ones; an empty list is what suits the loss
     """
     proximal: NotNegative = 0.0
-    """mu of FedProx: mu / 2 times the squared distance from the received tensors is added to the loss; 0 is
-    nothing
-    """
+    """mu of FedProx: mu / 2 times the squared distance from the received tensors is added; 0 is off"""
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -187,8 +180,8 @@ class ObjectiveConfig(Section):
         usual, others = _SUITS[self.name]
         if self.label_smoothing > 0 and self.name not in ("cross_entropy", "next_token"):
             raise ValueError(
-                f"label_smoothing is {self.label_smoothing:g} but name is {self.name!r}, which has no labels to "
-                "smooth; use 0"
+                f"label_smoothing is {self.label_smoothing:g} but name is {self.name!r}, which has no labels "
+                "to smooth; use 0"
             )
         for metric in self.metrics:
             if metric in BUILT_IN_METRICS and metric not in usual + others:
@@ -210,7 +203,7 @@ class ExchangeConfig(Section):
 
 
 class FleetConfig(Section):
-    """The pretend world: devices and links."""
+    """The simulated world: devices and links."""
 
     name: str = "boards"
     """the kind of fleet"""
@@ -221,9 +214,7 @@ class FleetConfig(Section):
     jitter: Annotated[float, Field(ge=0, le=0.5)] | None = None
     """relative deviation of step times, instead of the fleet's own"""
     csv: str | None = None
-    """a file with a fleet of your own: columns device, gflops and, as wanted, share, upload_mbps,
-    download_mbps
-    """
+    """a file with a fleet of your own: device, gflops, and optionally share, upload_mbps, download_mbps"""
     count_download: bool = True
     """whether the clock counts downloads"""
 
@@ -239,9 +230,7 @@ class FleetConfig(Section):
 
 
 class FaultsConfig(Section):
-    """What goes wrong in the pretend world; the rates are chances of a client in a round, drawn from the
-    seed.
-    """
+    """What goes wrong in a simulation; rates are a client's chances in a round, drawn from the seed."""
 
     dropout: Share = 0.0
     """a client is gone before it trains"""
@@ -261,9 +250,7 @@ class FaultsConfig(Section):
     attackers: Share = 0.0
     """share of all clients that are hostile, in every round they take part in"""
     attack: Literal["flip", "scale", "noise"] = "flip"
-    """what hostile clients send, attack_scale times: their change with the sign turned, their change, or
-    noise as large as it
-    """
+    """what hostile clients send, attack_scale times: their change reversed, their change, or noise"""
     attack_scale: Positive = 10.0
     """how many times as large as an honest change a hostile one is"""
     availability: Literal["always", "day_night"] = "always"
@@ -302,8 +289,8 @@ class OptimiserConfig(Section):
     """What the server makes of a round's mean change, value by value, where somebody trained."""
 
     name: Literal["none", "momentum", "adam", "yogi"] = "none"
-    """none adds the change to the model; momentum: m = momentum * m + change, and the model moves by rate * m;
-    adam and yogi: it moves by rate * m / (sqrt(v) + epsilon), corrected for the first rounds
+    """none adds the change to the model; momentum: m = momentum * m + change, and the model moves by rate *
+    m; adam and yogi: it moves by rate * m / (sqrt(v) + epsilon), corrected for the first rounds
     """
     rate: Positive | Literal["auto"] = "auto"
     """how far the server steps; auto is 1 for momentum, 0.01 for adam and yogi"""
@@ -364,29 +351,19 @@ class EngineConfig(Section):
     """How tasks reach clients."""
 
     name: Literal["processes", "in_process", "mpi", "flower"] = "processes"
-    """clients in worker processes, one after the other, on MPI ranks, or on Flower's nodes; all give the same
-    bits
-    """
+    """where clients train: in worker processes, one after the other, on MPI ranks or on Flower's nodes"""
     workers: Annotated[int, Field(ge=0)] = 0
     """processes, flower: how many workers; 0 is one for each core"""
     start: Literal["auto", "fork", "spawn"] = "auto"
-    """processes: how workers start; spawn needs an importable model; auto is fork on Linux when training on
-    the CPU
-    """
+    """processes: how workers start; spawn needs an importable model; auto is fork on Linux with a CPU"""
     task_seconds: Positive = 600.0
-    """real seconds after which a client is given up (processes, mpi), or all of whom nothing is heard
-    (flower)
-    """
+    """real seconds after which a client is given up (processes, mpi), or a silent round (flower)"""
     wait_seconds: Positive = 300.0
     """flower: how many real seconds the server waits for nodes when there are too few"""
     clock: Literal["virtual", "wall"] = "virtual"
-    """flower: what time is: virtual, computed from FLOPs, bytes and the fleet; or wall, as it passes, with
-    speeds as measured
-    """
+    """flower: virtual time, computed from FLOPs, bytes and the fleet; or wall time, with measured speeds"""
     model_out: str | None = None
-    """mpi: the file to which every rank writes the final model that it would use; {rank} is replaced; none is
-    nowhere
-    """
+    """mpi: the file to which every rank writes its final model; {rank} is replaced; none is nowhere"""
     model_width: Whole | None = None
     """mpi: the width of that model; none is $HEROES_WIDTH on that rank, else the complete model"""
 

@@ -20,8 +20,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The tree in a text, of at most eight levels and with whole numbers of 64 bits; ValueError says why
-    there is none.
+    """The tree in a text, at most eight levels deep, with 64-bit whole numbers; else a ValueError.
 
     >>> loads("a.b = 1")
     {'a': {'b': 1}}

@@ -1,3 +1,1 @@
-"""Parts of a model: cut out and laid back (`cuts`), composed from factors (`compose`), chosen by block
-(`blocks`), in few bits.
-"""
+"""Parts of a model: cut out (`cuts`), laid back (`overlays`), composed, chosen by `blocks`, packed."""

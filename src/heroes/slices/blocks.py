@@ -49,9 +49,7 @@ def choose_blocks(
 
 @dataclass(frozen=True)
 class _Grids:
-    """Selections that may be chosen, narrow ones first; which blocks each holds (0/1), and how many every two
-    share.
-    """
+    """Selections to choose from, narrow ones first, the blocks of each (0/1), and how many two share."""
 
     selections: tuple[Selection, ...]
     of_width: tuple[slice, ...]
@@ -86,9 +84,7 @@ def _leading_grids(max_width: int) -> _Grids:
 def _choose_listed(
     grids: _Grids, counters: Integers, clients: Iterable[Wish]
 ) -> Iterator[tuple[Selection, int]]:
-    """The grid with the smallest counter sum, the first of equals. Sums are kept up to date, the counters
-    need not be.
-    """
+    """The grid with the smallest counter sum, the first of equals. Sums must be up to date."""
     sums = grids.membership @ counters
     for width, low, high in clients:
         place = grids.of_width[width]
@@ -129,9 +125,7 @@ def _greedy_groups(cost: Integers, rows: list[Integers], width: int) -> tuple[li
 
 
 def _choose_free(counters: Integers, clients: Iterable[Wish]) -> Iterator[tuple[Selection, int]]:
-    """The width*width smallest counters, wherever they are; groups are those whose rows and columns are least
-    trained.
-    """
+    """The width*width smallest counters, wherever they are, and the least trained rows and columns."""
     counters, max_width = counters.copy(), math.isqrt(len(counters))
     grid = counters.reshape(max_width, max_width)  # the same memory
     for width, low, high in clients:
@@ -145,11 +139,10 @@ def _choose_free(counters: Integers, clients: Iterable[Wish]) -> Iterator[tuple[
 
 
 def evening_tau(chosen: int, blocks: int, total: int, all_blocks: int, tau_low: int, tau_high: int) -> int:
-    """The tau in [tau_low, tau_high] that leaves the counters with the least variance, given the sum of the
-    chosen and of all.
+    """The tau in [tau_low, tau_high] that leaves the counters with the least variance.
 
     The variance is quadratic in tau with its minimum at (mean of the other counters - mean of the chosen
-    ones). When all blocks are chosen it does not change, and the largest tau is taken.
+    ones). If all blocks are chosen it does not change, and the largest tau is taken.
     """
     if blocks == all_blocks:
         return tau_high

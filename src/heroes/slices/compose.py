@@ -6,9 +6,9 @@ R, O),
 
     W[k, a*I + i, b*O + o] = sum_r V[k*I + i, r] * U[a*p + b, r, o]
 
-Torch keeps a weight as (outputs, inputs, *kernel). An axis may be stacked from parts (the gates of an LSTM, the
-Q, K and V of attention, a concatenation, whose parts may be unequal): each part is split into groups by itself,
-so that a group holds the same hidden units in all parts.
+Torch keeps a weight as (outputs, inputs, *kernel). An axis may be stacked from parts (the gates of an LSTM,
+the Q, K and V of attention, a concatenation, whose parts may be unequal): each part is split into groups by
+itself, so that a group holds the same hidden units in all parts.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def compose(basis: Tensor, coefficient: Tensor, layout: Layout) -> Tensor:
 
 @lru_cache(maxsize=256)
 def part_order(sizes: tuple[int, ...], width: int) -> Tensor:
-    """For every place along an axis stacked from parts of these sizes at width 1 the place that it has when
-    the axis is ordered by groups, parts inside.
+    """Where each place of an axis stacked from such parts lies when the axis is ordered by groups.
+
+    `sizes` are those at width 1; within a group, parts follow each other.
 
     >>> part_order((2, 1), 2).tolist()
     [0, 1, 3, 4, 2, 5]
@@ -93,9 +94,7 @@ def as_grid(coefficient: Tensor, layout: Layout, rank: int, width: int) -> Tenso
 
 
 def empty_factors(layout: Layout, rank: int, width: int) -> tuple[Tensor, Tensor]:
-    """Zeros for basis and coefficient, the latter as a grid, laid out in memory so that no path has to copy
-    them in a step.
-    """
+    """Zeros for basis and coefficient (as a grid), laid out so that no path has to copy them."""
     basis = torch.zeros(rank, layout.basis_rows).t()
     parts = layout.output_parts
     coefficient = torch.zeros(parts, width, layout.outputs // parts, width, rank).permute(3, 1, 4, 0, 2)
@@ -123,12 +122,11 @@ def decompose(
     sweeps: int = 3,
     anchor: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """Basis and coefficient near the given ones whose product is near the weight: anchored alternating least
-    squares.
+    """Basis and coefficient near the given ones whose product is near the weight.
 
     A factorisation is free up to an invertible R x R factor, and averaging such factors over clients is
-    meaningless. So the search starts from the factors that were sent out and is held to them by a small
-    ridge; each half-step solves for the change.
+    meaningless. So alternating least squares start from the factors that were sent out and are held to them
+    by a small ridge; each half-step solves for the change.
     """
     blocks, rank, outputs = coefficient.shape
     target = unfold(weight, layout).double()
@@ -153,9 +151,7 @@ def _ridge(factor: Tensor, residual: Tensor, anchor: float) -> Tensor:
 def initial_factors(
     layout: Layout, rank: int, max_width: int, variance: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """A basis with orthonormal columns (or rows) and a Gaussian coefficient; the composed weight has the
-    given variance.
-    """
+    """An orthonormal basis and a Gaussian coefficient; the composed weight has the given variance."""
     rows = layout.basis_rows
     noise = torch.randn(max(rows, rank), min(rows, rank), generator=generator, dtype=torch.float64)
     orthonormal = torch.linalg.qr(noise).Q

@@ -1,12 +1,11 @@
-"""How tensors travel with fewer bits: what a client gets is rounded, what it sends back is the rounded
-difference from that.
+"""How tensors travel with fewer bits: downloads are rounded, uploads are rounded differences from them.
 
 Stands between the cut and the wire. A tensor is seen as rows (first axis by the rest), every row has one
 float32 scale, its largest magnitude, and every value is an integer from -levels to levels times scale /
 levels:
 
     bits    32         16      8     4   2
-    levels  unchanged  32767   127   7   1 (so -1, 0 and 1: symmetric and with an exact zero; the fourth code is never sent)
+    levels  unchanged  32767   127   7   1 (so -1, 0 and 1: symmetric, with an exact zero; one code is unused)
 
 Downloads (32, 16 or 8 bits, of the values) round to nearest. Uploads (32, 16, 8, 4 or 2 bits, of the
 differences) round up or down at random so that the mean is right, from the client's seed. Names, shapes and
@@ -49,9 +48,7 @@ Upload = dict[str, "Packed"]
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A tensor as it travels: little-endian integers (or float32), the first of a byte in its low bits, and a
-    scale per row.
-    """
+    """A tensor as it travels: integers (little-endian, low bits first) or float32, and a scale per row."""
 
     payload: Bytes
     scales: Singles  # none at 32 bits
@@ -93,9 +90,7 @@ class Packed:
 
 
 def encode(tensor: Tensor, bits: int, rng: Rounding = None) -> Packed:
-    """Pack a tensor: rounded to nearest, or with a generator at random between the two neighbours so that the
-    mean is right.
-    """
+    """Pack a tensor: to nearest, or with a generator at random between neighbours, right on average."""
     _check_bits(bits)
     if not tensor.is_floating_point():
         raise ExchangeError(f"only floating-point tensors can be packed, not {tensor.dtype}")
@@ -107,17 +102,15 @@ def encode(tensor: Tensor, bits: int, rng: Rounding = None) -> Packed:
         return Packed(values.astype("<f4").reshape(-1).view(np.uint8), np.zeros(0, np.float32), shape, bits)
     table = values.reshape(_table(shape))
     scales: Singles = np.abs(table).max(axis=1, initial=0.0)
-    divisors = np.where(scales > 0, scales, 1.0).astype(
-        np.float64
-    )  # in double, where no float32 over- or underflows
+    # in double, where no float32 over- or underflows
+    divisors = np.where(scales > 0, scales, 1.0).astype(np.float64)
     steps = table / divisors[:, None]
     steps *= LEVELS[bits]
     if rng is None:
         np.rint(steps, out=steps)
     else:
-        steps += rng.random(
-            steps.shape, dtype=np.float32
-        )  # 24 bits: the sum with a whole number is exact, so it stays
+        # 24 bits: the sum with a whole number is exact, so it stays
+        steps += rng.random(steps.shape, dtype=np.float32)
         np.floor(steps, out=steps)
     return Packed(_pack(steps.reshape(-1).astype(np.int16), bits), scales, shape, bits)
 
@@ -149,9 +142,7 @@ def tensors_bytes(shapes: Iterable[tuple[int, ...]], bits: int) -> int:
 
 
 def pack_tensors(tensors: Tensors, bits: int, seed: int | None = None) -> Upload:
-    """Pack each tensor: to nearest, or at random from the seed, each from a stream of its own name whatever
-    their order.
-    """
+    """Pack each tensor: to nearest, or at random from the seed, in a stream named after the tensor."""
     packed = {}
     for name, tensor in tensors.items():
         try:
@@ -169,9 +160,7 @@ def unpack_tensors(packed: Mapping[str, Packed]) -> dict[str, Tensor]:
 
 
 def pack_update(trained: Tensors, received: Tensors, bits: int, seed: int) -> Upload:
-    """A client's upload: the differences from what it received. At 32 bits the tensors themselves, which
-    adding cannot blur.
-    """
+    """A client's upload: differences from what it received, or at 32 bits the tensors themselves."""
     if bits == 32:
         return pack_tensors(trained, bits)
     return pack_tensors(
@@ -235,9 +224,8 @@ def _unpack(payload: Bytes, count: int, bits: int) -> Codes:
         codes = np.ascontiguousarray(payload).view(f"<i{bits // 8}").astype(np.int16)
     else:
         lanes = (payload[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)) & (2**bits - 1)
-        codes = (lanes.reshape(-1) ^ 2 ** (bits - 1)).astype(np.int16) - np.int16(
-            2 ** (bits - 1)
-        )  # the top bit is the sign
+        # the top bit is the sign
+        codes = (lanes.reshape(-1) ^ 2 ** (bits - 1)).astype(np.int16) - np.int16(2 ** (bits - 1))
     if bool(codes[count:].any()) or bool((codes < -LEVELS[bits]).any()):
         raise ExchangeError(f"a packed tensor of {bits} bits has a code that is never sent")
     return codes[:count]

@@ -31,11 +31,10 @@ class Leftover:
 
 @dataclass(frozen=True)
 class Feedback:
-    """Keeps the residuals of the clients that took part, in global coordinates, so that a later, different
-    cut picks up what it covers.
+    """Keeps clients' residuals in global coordinates, so that a later, different cut finds its part.
 
-    A client costs at most one global model of these `shapes`. Past `limit` bytes the clients that were kept longest ago are forgotten, which loses a
-    correction and nothing else.
+    A client costs at most one global model of these `shapes`. Past `limit` bytes the clients that took part
+    longest ago are forgotten, which loses a correction and nothing else.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -53,9 +52,7 @@ class Feedback:
         return cut_out(self._blank() | dict(kept.get(client, {})), cut)
 
     def keep(self, kept: Residuals, leftovers: Iterable[Leftover]) -> Residuals:
-        """All residuals after a round: those of its leftovers, in plan order, are new; elsewhere the old ones
-        stay.
-        """
+        """All residuals after a round: the new ones of its leftovers, in plan order, and the old."""
         after = dict(kept)
         used = sum(map(_bytes, after.values()))
         for left in leftovers:

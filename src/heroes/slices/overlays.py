@@ -35,9 +35,7 @@ def overlay_mean(whole: Mapping[str, Tensor], parts: Iterable[Part]) -> dict[str
 
 
 def holders(whole: Mapping[str, Tensor], cuts: Iterable[Cut]) -> dict[str, Tensor]:
-    """How many of the cuts hold each element; broadcasts against the global tensor. Tensors that nobody holds
-    are left out.
-    """
+    """How many of the cuts hold each element; broadcasts to the tensor. Unheld tensors are left out."""
     counts: dict[str, Tensor] = {}
     for cut in cuts:
         for piece in cut.values():

@@ -136,8 +136,7 @@ def objective(
     step: float,
     aggregation: float,
 ) -> Floats:
-    """G(tau): what the loss will be bounded by after spending the budget on rounds of tau steps; less is
-    better.
+    """G(tau): a bound on the loss after spending the budget on rounds of tau steps; less is better.
 
     h(tau) = (delta/beta) ((eta beta + 1)^tau - 1) - eta delta tau is how far clients drift apart, and T(tau)
     = (R - b - c) tau / (c tau + b) the local steps the budget allows, with c seconds a step and b an

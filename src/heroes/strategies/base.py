@@ -1,8 +1,8 @@
-"""What every strategy is built on: its settings are fields, what it needs of a run is its ground.
+"""What every strategy is built on: its settings are its fields, and what a run gives it is its ground.
 
 A strategy is one class in one file. Its fields are its section of the configuration; its class attributes say
-what it holds and how it looks in plots; its methods decide who trains what for how long, and how answers become
-the next model. It is frozen and remembers nothing: what must survive a round is in the state.
+what it holds and how it looks in plots; its methods decide who trains what for how long, and how answers
+become the next model. It is frozen and remembers nothing: what must survive a round is in the state.
 
 Importing a strategy does not import torch, so that a configuration can be read without it.
 """
@@ -38,8 +38,8 @@ StepLimit = Positive | Literal["auto"]
 class Ground:
     """What a run gives a strategy to stand on.
 
-    `overlay` lays answers over the global tensors: the mean, or a sturdier one. `probes` is the number of
-    batches that the configuration grants for estimates, made every `probe_every` rounds.
+    `overlay` lays answers over the global tensors: by the mean, or a more robust way. `probes` is the number
+    of batches that the configuration grants for estimates, made every `probe_every` rounds.
     """
 
     family: Family
@@ -57,9 +57,12 @@ class Ground:
 class Duties:
     """What a strategy asks of its clients besides plain training.
 
-    `probes`: batches on which they measure their loss. `terms`: what is added to the loss. `sends`: what goes
-    back besides the tensors. `scaler` multiplies hidden activations by what a narrow model lacks in width, and
-    `mask_absent_labels` leaves classes that a client does not hold out of its loss.
+    Args:
+        probes: batches on which they measure their loss.
+        terms: what is added to the loss.
+        sends: what goes back besides the tensors.
+        scaler: multiply hidden activations by what a narrow model lacks in width.
+        mask_absent_labels: leave classes that a client does not hold out of its loss.
     """
 
     probes: int = 0
@@ -70,7 +73,7 @@ class Duties:
 
 
 class Strategy(Section):
-    """A way to train a federation. By default every width is served and answers are averaged over their holders."""
+    """A way to train a federation. By default it serves every width and averages over holders."""
 
     name: str = ""
     """the strategy"""
@@ -89,7 +92,7 @@ class Strategy(Section):
     _ground: Ground | None = PrivateAttr(default=None)
 
     def on(self, ground: Ground) -> Self:
-        """The same strategy, ready to run."""
+        """The same strategy with its ground, ready to run."""
         ready = self.model_copy()
         ready._ground = ground
         return ready
@@ -111,11 +114,11 @@ class Strategy(Section):
     # what it asks of clients, and what they tell
 
     def duties(self, probes: int) -> Duties:
-        """What clients do besides training; `probes` is how many batches the configuration grants for estimates."""
+        """What clients do besides training; the configuration grants `probes` batches for it."""
         return Duties()
 
     def reveals(self) -> str | None:
-        """What clients tell the server that noise on their changes cannot hide, and what to do; None is nothing."""
+        """What clients reveal that noise on their changes cannot hide, and what to do; or None."""
         return None
 
     # the model
@@ -165,7 +168,7 @@ class Strategy(Section):
     def same_tau(
         self, state: ServerState[Any], cohort: Cohort, load: Load, tau: int, rule: str = "fixed"
     ) -> Plan:
-        """Everyone trains what is selected for its width for the same number of steps; `rule` says why so many."""
+        """Everyone trains its width's selection for equally many steps; `rule` says why so many."""
         selections = [self.select(state, width) for width in load.widths.tolist()]
         rate = self.ground.learning_rate.at(state.round)
         given = assignments(state.round + 1, cohort, load, rate, selections, [tau] * len(cohort))
@@ -182,11 +185,11 @@ class Strategy(Section):
         return self.averaged(state, (self.part(*answer) for answer in answers)), {}
 
     def part(self, assignment: Assignment, update: Update) -> Part:
-        """What one answer adds, and where."""
+        """What one answer adds to the model, and where."""
         return self.cut(assignment.selection), update.tensors
 
     def averaged(self, state: ServerState[Any], parts: Iterator[Part]) -> ServerState[Any]:
-        """The state one round on: every element the mean over the parts that hold it, or its old value."""
+        """The state of the next round: every element is the mean over its holders, or its old value."""
         return replace(state, round=state.round + 1, tensors=self.ground.overlay(state.tensors, parts))
 
 

@@ -1,4 +1,4 @@
-"""Flanc: one basis for all, a separate coefficient for every width, averaged only among clients of that width.
+"""Flanc: one basis for all, and for every width a coefficient that is averaged among its own clients.
 
 Everything but the basis (coefficients, first and last layers, norms, biases) exists once per width, named
 `<tensor>@<width>`. A width that nobody trained in a round keeps its value.
@@ -23,7 +23,8 @@ class Flanc(SameTau):
     name: Literal["flanc"] = "flanc"
     """the strategy"""
     step_limit: StepLimit = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    """mu_max: seconds a local step may take; auto is that of the dense full-width model on the fastest device
+    """
     regulariser: NotNegative = 0.1
     """weight of the orthogonality penalty on every basis"""
 
@@ -38,8 +39,9 @@ class Flanc(SameTau):
         return Duties(terms=(Orthogonality(self.regulariser),) if self.regulariser else ())
 
     def begin(self, seed: int) -> ServerState[Any]:
-        """The bases that Heroes would start from; for every width fresh coefficients of He variance and the
-        module's own rest.
+        """The bases that Heroes starts from, and for every width new coefficients and other tensors.
+
+        Coefficients have He variance; the rest starts as the module has it.
         """
         whole = self.family.initial(seed)
         tensors = {p.basis: whole[p.basis] for p in self.family.parameters if p.layout}

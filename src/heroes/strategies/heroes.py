@@ -35,14 +35,15 @@ from heroes.slices.cuts import Part
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
 _TWENTY_STEPS = {"strategy.tau_first": 20, "strategy.tau_min": 5, "strategy.tau_max": 100}
-_UNREACHABLE = "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left decide"
+_UNREACHABLE = (
+    "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
+    "decide"
+)
 
 
 @dataclass(frozen=True)
 class HeroesMemory:
-    """What Heroes remembers: steps per block, the estimates, the calibration constant of the pace, the last
-    reducing error.
-    """
+    """What Heroes remembers: steps per block, estimates, the pace's scale, the last reducing error."""
 
     counters: tuple[int, ...]
     estimates: Estimates | None = None
@@ -58,16 +59,18 @@ State = ServerState[HeroesMemory]
 
 
 class Heroes(Strategy):
-    """Heroes and its ablations: blocks shared between widths, and local steps that let all finish together."""
+    """Heroes and its ablations: blocks shared by all widths, and local steps that let all finish together."""
 
     name: Literal["heroes"] = "heroes"
     """the strategy"""
     blocks: Literal["grid", "free", "nested"] = "grid"
-    """which blocks a client gets: the least trained groups, the least trained blocks anywhere, always the leading ones"""
+    """the blocks a client gets: the least trained groups, the least trained blocks anywhere, or the leading
+    """
     adaptive_tau: bool = True
     """whether clients get as many steps as let all finish together; if not, all do tau_first"""
     pace: Literal["calibrated", "bound", "constant"] = "calibrated"
-    """the step count aimed at: the bound's formula scaled so that it starts at tau_first; the literal formula; or tau_first"""
+    """the step count aimed at: the bound's formula scaled to start at tau_first, as it stands, or tau_first
+    """
     deadline: Literal["mean", "fastest"] = "mean"
     """the length of a round: the average client does tau* steps, or the fastest client sets it"""
     tau_first: Whole = 10
@@ -79,7 +82,8 @@ class Heroes(Strategy):
     rho: NotNegative | Literal["auto"] = "auto"
     """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
     step_limit: StepLimit = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    """mu_max: seconds a local step may take; auto is that of the dense full-width model on the fastest device
+    """
     threshold: Positive | None = None
     """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
 
@@ -157,7 +161,7 @@ class Heroes(Strategy):
         return Plan(given, facts)
 
     def _steps(self, state: State, load: Load, rate: float) -> tuple[Pace, float | None, Intervals]:
-        """The pace aimed at, when the round should end, and the local steps that every client may do by then."""
+        """The pace, when the round should end, and the steps every client may do by then."""
         if state.round == 0 or not self.adaptive_tau:
             fixed = np.full(len(load.mu), self.tau_first)
             left = max(1, self.ground.rounds - state.round)
@@ -168,7 +172,7 @@ class Heroes(Strategy):
         return pace, deadline.seconds, step_intervals(load.mu, load.nu, deadline, rho, self.limits)
 
     def aggregate(self, state: State, plan: Plan, answers: Answers) -> tuple[State, Facts]:
-        """Means over holders; counters and estimates from those who really answered."""
+        """Average over holders; update counters and estimates from the clients that answered."""
         energy = self._block_energy(state.tensors)
         alphas = tuple(float(energy.sum() - energy[list(a.selection.pieces)].sum()) for a in plan.assignments)
         seen = _Seen(np.array(state.memory.counters, dtype=np.int64))
@@ -254,7 +258,7 @@ class Heroes(Strategy):
 
 @dataclass
 class _Seen:
-    """What was noted while answers streamed by."""
+    """What is noted while answers stream by."""
 
     counters: Integers
     losses: list[dict[str, float]] = field(default_factory=list)
@@ -262,9 +266,7 @@ class _Seen:
 
 
 def mean_estimates(seen: Sequence[Mapping[str, float]], before: Estimates | None) -> Estimates | None:
-    """Plain means over the clients that are believed; an estimate that no client could give keeps its last
-    value.
-    """
+    """Plain means over the believed clients; an estimate that none could give keeps its value."""
 
     def mean(name: str) -> float | None:
         values = [v for e in seen if (v := e.get(name)) is not None and np.isfinite(v) and v >= 0]

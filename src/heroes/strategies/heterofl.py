@@ -1,5 +1,4 @@
-"""HeteroFL: each client trains the leading channels of the dense model, as many as its device affords; the mean
-over holders.
+"""HeteroFL: a client trains the leading channels of the dense model; elements are averaged over holders.
 
 The official code's extras are options: `scaler` divides hidden activations by the width's share in training,
 `mask_absent_labels` keeps a client's loss from pushing down classes it does not hold (both happen in local
@@ -21,7 +20,8 @@ class HeteroFL(SameTau):
     name: Literal["heterofl"] = "heterofl"
     """the strategy"""
     step_limit: StepLimit = "auto"
-    """mu_max: seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    """mu_max: seconds a local step may take; auto is that of the dense full-width model on the fastest device
+    """
     scaler: bool = False
     """divide hidden activations by the width's share of the full width, in training"""
     mask_absent_labels: bool = False
@@ -48,7 +48,7 @@ class HeteroFL(SameTau):
         return self.afforded(cohort, self.step_limit)
 
     def part(self, assignment: Assignment, update: Update) -> Part:
-        """What a client trained; of the classifier only the rows of the classes that it holds, if it says which."""
+        """What a client trained; of the classifier only the rows of its own classes, if it says which."""
         cut, tensors = super().part(assignment, update)
         rows = update.extras.get("labels") if self.label_split else None
         if rows is None:

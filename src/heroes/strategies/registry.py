@@ -47,7 +47,7 @@ def _kinds(values: object) -> Iterator[type[Strategy]]:
 
 
 def _name(kind: type[Strategy]) -> str | None:
-    """What the strategies of this class call themselves."""
+    """The name that strategies of this class give themselves."""
     default = kind.model_fields["name"].default
     return default if isinstance(default, str) else None
 
@@ -58,15 +58,16 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str, key: str = "strategy.name") -> type[Strategy]:
-    """The strategy of this name; a ConfigError with the nearest one where there is none."""
+    """The strategy of this name, or a ConfigError that suggests the nearest one."""
     return checked(plugins.find("strategy", key, name, BUILT_IN), name)
 
 
 def checked(kind: object, name: str) -> type[Strategy]:
-    """A class that is to be the strategy of this name, if it can be."""
+    """Return the class if it can be the strategy of this name; else raise a ConfigError."""
     if not (isinstance(kind, type) and issubclass(kind, Strategy)):
         raise ConfigError(
-            f"the strategy {name!r} is {kind!r}; it should be a class made from heroes.strategies.base.Strategy"
+            f"the strategy {name!r} is {kind!r}; it should be a class made from "
+            "heroes.strategies.base.Strategy"
         )
     if not name or _name(kind) != name:
         wanted = name or kind.__name__.lower()
@@ -87,13 +88,14 @@ def own(strategy: object) -> Strategy:
     checked(type(strategy), strategy.name)
     if strategy.name in names() and find(strategy.name) is not type(strategy):
         raise ConfigError(
-            f"your strategy calls itself {strategy.name!r}, but there is another of that name; choose a name of its own"
+            f"your strategy calls itself {strategy.name!r}, but there is another of that name; choose a name "
+            "of its own"
         )
     return strategy
 
 
 def look(name: str) -> tuple[str, str] | None:
-    """Colour and marker of a strategy in plots; None where it is not installed or has none of its own."""
+    """Colour and marker of a strategy in plots; None if it is not installed or has none of its own."""
     try:
         kind = find(name)
     except ConfigError:

@@ -1,3 +1,1 @@
-"""How work reaches clients: messages as bytes (`wire`), the `engines` with their `workers`, and how they open
-(`opening`).
-"""
+"""How work reaches clients: messages as bytes (`wire`), `engines`, their `workers`, and how they open."""

@@ -1,5 +1,4 @@
-"""How an engine opens: every engine's module has `opened(parts)`, a context manager that yields the engine and
-closes it whatever happens inside.
+"""How an engine opens: its module has `opened(parts)`, a context manager that yields it and closes it.
 
 `parts` are plain values, the same for all engines; each takes what it needs. Modules are imported when they
 are needed, so that MPI and Flower stay optional.
@@ -39,7 +38,7 @@ class Parts:
         trainer: trains a client's task.
         data: everybody's examples, and the test set, which is counted `batch_size` examples at a time.
         config: the configuration as text, from which processes elsewhere set themselves up.
-        prepare: makes what a client elsewhere trains with, from that text and the client's number; None where
+        prepare: makes what a client elsewhere trains with, from that text and the client's number; None if
             it cannot be made elsewhere, because the model or the data are the user's own.
         cohort: how many clients a round wants; `asked` is how many are asked for it, `least` how many must be
             there.
@@ -87,18 +86,21 @@ Follow = Callable[[str], Parts]
 
 @runtime_checkable
 class Job(Protocol):
-    """Optional function of an engine's module whose processes are started together, before the run begins."""
+    """An optional function of engine modules whose processes are started together, as by mpiexec."""
 
     def leading(self, follow: Follow) -> AbstractContextManager[Opener]:
-        """Yields how to open the engine, in the process that leads. The others serve it here and never come
-        out; `follow` makes their parts from the configuration as text.
+        """Yields how to open the engine, in the process that leads.
+
+        The others serve it here and never come out; `follow` makes their parts from the configuration as
+        text.
         """
 
 
 @contextmanager
 def room(name: str, follow: Follow) -> Iterator[Opener]:
-    """How the engine of this name opens. The context is around all that a run does: when it ends, however it
-    ends, every process of a job hears of it.
+    """Yields how the engine of this name opens.
+
+    The context surrounds the whole run: when it ends, however it ends, every process of a job hears of it.
     """
     module = import_module(_MODULES[name])
     if isinstance(module, Job):

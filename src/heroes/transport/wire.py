@@ -1,5 +1,4 @@
-"""Messages as bytes: a JSON header and the tensors as they lie in memory. Nothing is pickled, copied or
-rounded on the way.
+"""Messages as bytes: a JSON header, then the tensors as they lie in memory; no pickle, copies or rounding.
 
     8 bytes   length of the header
     header    JSON: plain values, and name, type and shape of every tensor
@@ -49,8 +48,9 @@ _Piece = tuple[str, torch.dtype, list[int], int, int]  # name, type, shape, wher
 
 @dataclass(frozen=True)
 class Frame:
-    """One message: plain values, tensors, and tensors that other messages have too: the same mapping, nobody
-    changes it.
+    """One message: plain values, its own tensors, and tensors in `common` with other messages.
+
+    The latter are the same mapping in all of them, which nobody changes.
     """
 
     header: Mapping[str, Any]
@@ -68,11 +68,10 @@ class Frame:
 
 
 class Codec(ABC):
-    """Frames to and from bytes; ExchangeError at nonsense. Both ends of a connection have one, and remember
-    what messages had in common.
+    """Frames to and from bytes; ExchangeError at nonsense.
 
-    `largest` is how many bytes of tensors a frame may bring. After an ExchangeError nothing more can be
-    received.
+    Both ends of a connection have one, and remember what messages had in common. `largest` is how many bytes
+    of tensors a frame may bring. After an ExchangeError nothing more can be received.
     """
 
     def __init__(self, largest: int = LARGEST_BODY) -> None:
@@ -81,7 +80,7 @@ class Codec(ABC):
         self._received: list[Tensors] = []
 
     def forget(self) -> None:
-        """Keep nothing for later; what is common to the messages from here on is sent anew."""
+        """Forget everything in common: it is sent again when it is next needed."""
         self._sent.clear()
 
     def pack(self, frame: Frame) -> deque[memoryview]:
@@ -98,7 +97,7 @@ class Codec(ABC):
         return buffers
 
     def _place(self, common: Tensors | None) -> tuple[int | None, list[tuple[str, Tensor]] | None]:
-        """Where the other end is to have these tensors, and all of them if it does not have them yet."""
+        """Where the other end finds these tensors, and the tensors themselves if they are new to it."""
         if common is None:
             return None, None
         for place, known in enumerate(self._sent):
@@ -137,9 +136,7 @@ class Codec(ABC):
         return Frame(values, dict(tensors[news or 0 :]), None if place is None else self._received[place])
 
     def _fits(self, place: Any, news: Any, tensors: int) -> bool:
-        """Whether the frame's common tensors are none, known from before, or the first `news` of those that
-        it brings.
-        """
+        """Whether common tensors are none, known, or the first `news` of those in the frame."""
         known = len(self._received)
         if place is None or news is None:
             return news is None and (place is None or (type(place) is int and 0 <= place < known))
@@ -148,7 +145,7 @@ class Codec(ABC):
 
     @abstractmethod
     def _read(self, into: B) -> B:
-        """Fill this with the next bytes, or raise EOFError."""
+        """Fill the buffer with the next bytes, or raise EOFError."""
 
 
 class Channel(Codec):
@@ -203,7 +200,7 @@ class Parcels(Codec):
 
 
 def raw(tensor: Tensor) -> Bytes:
-    """The bytes of a tensor in the order of its elements; a view where it lies like that already."""
+    """The bytes of a tensor in the order of its elements; a view if it lies in memory like that."""
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
@@ -285,7 +282,7 @@ def read_update(frame: Frame) -> Update:
 
 
 def _checked(kind: TypeAdapter[V], frame: Frame) -> V:
-    """The plain values of a frame as what they should be."""
+    """The plain values of a frame, checked to be of the right kinds."""
     try:
         return kind.validate_python(frame.header)
     except ValidationError as error:
@@ -296,7 +293,7 @@ def _checked(kind: TypeAdapter[V], frame: Frame) -> V:
 
 
 def _pieces(described: Any, largest: int) -> tuple[list[_Piece], int]:
-    """Where each described tensor lies in the body, and how long the body is; ValueError when that cannot be."""
+    """Where each described tensor lies in the body, and the body's length; or a ValueError."""
     pieces = []
     at = 0
     for name, kind, shape in described:

@@ -44,9 +44,8 @@ class Mishap:
     """A transform to which something happens at marked examples, when they are trained on."""
 
     what: Callable[[], object]
-    at: list[object] = field(
-        default_factory=lambda: [None]
-    )  # the last client's generator: it happens once in a round
+    # the last client's generator: it happens once in a round
+    at: list[object] = field(default_factory=lambda: [None])
 
     def __call__(self, stored: torch.Tensor, rng: object) -> torch.Tensor:
         if rng is not None and bool((stored == 99.0).any()) and rng is not self.at[0]:
@@ -186,8 +185,9 @@ def follow(name: str) -> Parts:
 
 
 def from_python(out: Path) -> object:
-    """A run that rank 0 alone refuses, one that fails at rank 0, then a whole one with model, data and strategy
-    of one's own; the others end each of them by `Served`.
+    """A run that rank 0 alone refuses, one that fails at rank 0, then a whole one with own parts.
+
+    The other ranks end each of them by `Served`.
     """
     (out / "records.jsonl").touch()
     config = heroes.Config().changed(

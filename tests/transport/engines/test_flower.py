@@ -470,9 +470,8 @@ def test_in_real_time_an_answer_that_comes_late_tells_how_slow_its_client_is(tin
     assert set(state.measured) == {0, 1, 2, 4, 5}
     grid.instead.clear()
     state, _ = run_round(there, state)
-    assert (
-        state.measured[3][1] > 0.15
-    )  # seconds besides training: the mean of a late answer and of a quick one
+    # seconds besides training: the mean of a late answer and of a quick one
+    assert state.measured[3][1] > 0.15
 
 
 def test_a_node_may_play_a_slower_one(tiny):
@@ -511,9 +510,8 @@ def test_a_client_that_boasts_does_not_make_the_others_narrow():
     fleet, costs = MeasuredFleet(Fleet(FLEETS["boards"], 4, 1)), Costs(*[np.array([1.0, 4.0, 9.0, 16.0])] * 4)
     measured = [Measurement(n, 1e6, training, 50, 10.0) for n, training in enumerate((1.0, 2.0, 1e-9))]
     known = fleet.status(np.arange(4), 1, 0, learned({}, measured))
-    assert known.speed.tolist() == pytest.approx(
-        [1e6, 5e5, 4.8e6, 1e6]
-    )  # the unknown one is like most others
+    # the unknown one is like most others
+    assert known.speed.tolist() == pytest.approx([1e6, 5e5, 4.8e6, 1e6])
     assert known.fastest == 2e6
     assert widths_afforded(known, costs, None).tolist() == [2, 2, 4, 2]
 

@@ -1,4 +1,4 @@
-"""The reference engine: one client after the other, on one thread, and a failing client does not end the run."""
+"""The reference engine: one client after the other, on one thread; a failing client does not end the run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The model and the data of this federation. Both are examples that run as they are: put yours in their
-place.
-"""
+"""The model and the data of this federation. Both are examples that run as they are; put yours here."""
 
 import torch
 from torch import nn
@@ -18,9 +16,7 @@ def build(width: int) -> nn.Module:
 
 
 def data(client: int | None) -> heroes.Examples:
-    """On a node: the examples of this client, which stay there. On the server, where client is None: the test
-    examples.
-    """
+    """On a node, this client's examples, which stay there; on the server (None), the test examples."""
     draw = torch.Generator().manual_seed(0)
     centres = torch.randn(4, 20, generator=draw)
     draw.manual_seed(1 if client is None else 2 + client)

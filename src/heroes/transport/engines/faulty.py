@@ -1,4 +1,4 @@
-"""Clients that misbehave, in front of any engine: some send garbage, hostile ones send what harms the model."""
+"""Clients that misbehave, in front of any engine: some send garbage, hostile ones harm the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
 
 
 class FaultyEngine:
-    """Hands tasks to the engine behind it, and spoils the updates of the clients whose turn it is."""
+    """Hands tasks to the engine behind it, and spoils the updates of faulty and hostile clients."""
 
     def __init__(self, engine: Engine, faults: Faults) -> None:
         self.engine = engine

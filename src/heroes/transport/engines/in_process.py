@@ -1,4 +1,4 @@
-"""Clients one after the other, in this process: the reference that every other engine must match bit for bit."""
+"""Clients one after the other, in this process: the reference that all engines match bit for bit."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def opened(parts: Parts) -> Iterator[InProcessEngine]:
 
 
 class FunctionEngine:
-    """Answers with whatever a function makes of a task; None is a client that never answers. For tests and
-    toys.
+    """Answers with what a function makes of a task; None is a client that never answers.
+
+    For tests and toys.
     """
 
     def __init__(

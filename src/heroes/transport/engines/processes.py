@@ -18,13 +18,15 @@ from heroes.transport.workers.setup import Setup
 
 
 class ProcessEngine(WorkerEngine):
-    """Trains tasks in worker processes that hold the data and a model of every width from one round to the
-    next.
+    """Trains tasks in worker processes, which keep the data and a model of every width.
 
-    `workers`: how many, 0 for one per core. `start`: "fork" (they share the parent's memory) or "spawn" (they
-    begin anew, and model and transform must be importable); by default fork on Linux without an accelerator.
-    `task_seconds`: a client that takes longer is given up. Workers start with the first task; `close` ends
-    them.
+    Workers start with the first task; `close` ends them.
+
+    Args:
+        workers: how many; 0 is one per core.
+        start: "fork" (they share the parent's memory) or "spawn" (they begin anew, and model and transform
+            must be importable); by default fork on Linux without an accelerator.
+        task_seconds: a client that takes longer is given up.
     """
 
     def __init__(

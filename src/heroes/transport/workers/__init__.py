@@ -1,5 +1,4 @@
-"""Workers: what they are given (`setup`), what they do (`work`), who watches them (`pool`), what is next
-(`queue`).
+"""Workers: what they get (`setup`), what they do (`work`), who watches them (`pool`), what is next (`queue`).
 
 `engine` shares tasks and tests out over them, whether they are processes of a pool or elsewhere.
 """

@@ -1,6 +1,4 @@
-"""What engines with workers have in common: tasks are shared out, the longest first, and the test set fills
-the gaps.
-"""
+"""What engines with workers share: the longest tasks go first, and tests of the model fill the gaps."""
 
 from __future__ import annotations
 
@@ -25,11 +23,11 @@ _PARTS = 4  # of the test set for each worker: small enough to fill the end of a
 
 
 class Workers(Protocol):
-    """Those who answer frames as `work.answer` does, wherever they are."""
+    """Workers that answer frames as `work.answer` does, wherever they are."""
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """How many workers there are."""
 
     def do(self, queue: Queue, make: Callable[[int], Frame]) -> Iterator[tuple[int, Frame | str]]:
         """Answers to all places of the queue as they come; a string says why there is none."""
@@ -37,9 +35,7 @@ class Workers(Protocol):
 
 @dataclass(eq=False)
 class _Test:
-    """A model that is being tested: the chunks still to be counted, in parts, and what was found in the
-    others.
-    """
+    """A model that is being tested: the chunks still to be counted, and the results of the others."""
 
     tensors: Tensors
     width: int
@@ -72,9 +68,10 @@ def _update(assignment: Assignment, frame: Frame) -> Update | Lost:
 
 
 class WorkerEngine:
-    """Trains and tests by workers. `cost` guesses how long an assignment takes, in any unit.
+    """Trains and tests by workers, testing beside the next round if it can.
 
-    The test set is counted `batch_size` at a time, if it can beside the next round.
+    `cost` guesses how long an assignment takes, in any unit. The test set is counted `batch_size` examples at
+    a time.
     """
 
     def __init__(
@@ -94,7 +91,7 @@ class WorkerEngine:
     def run(
         self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
     ) -> Iterator[Update | Lost]:
-        """Train the plan; workers that find nothing left to train go on with what is to be tested."""
+        """Train the plan; workers with nothing left to train go on with what is to be tested."""
         tests = [(test, part) for test in self._tests for part in test.left]
         costs = [self.cost(assignment) for assignment in plan] + [0.0] * len(tests)
 

@@ -12,9 +12,7 @@ from heroes.models.family import Family
 
 
 def write_model(family: Family, width: int, tensors: Tensors, path: Path) -> None:
-    """Write the model of this width, whole or not at all: the state of a plain module, as `build(width)`
-    takes it.
-    """
+    """Write the model of this width, whole or not at all, as `build(width)` can load it."""
     model = family.dense(width)
     model.load(family.plain_weights(tensors))
     state = {name: value.detach().contiguous().clone() for name, value in model.module.state_dict().items()}

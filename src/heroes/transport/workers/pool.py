@@ -1,6 +1,4 @@
-"""The parent's side: starts workers, keeps each one busy, hears their answers, and replaces those that die or
-hang.
-"""
+"""The parent's side: starts workers, keeps them busy, hears answers, replaces those that die or hang."""
 
 from __future__ import annotations
 
@@ -141,9 +139,7 @@ class Pool:
             yield worker.places.popleft(), frame.header.get("error") or frame
 
     def _lose(self, worker: _Worker, queue: Queue, late: bool, said: str = "") -> Iterator[tuple[int, str]]:
-        """The first of its tasks is lost with it; others will do the rest. `said` is why we ended it, if we
-        did.
-        """
+        """A worker ended, and its first task with it; others do the rest. `said` is why we ended it."""
         code = self._remove(worker)
         ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         ended = f"was ended: {said}" if said else ended
@@ -151,7 +147,8 @@ class Pool:
         if self._failures >= _TRIES:
             self.close()
             raise TrainingError(
-                f"worker processes do not start; the last {ended}. engine.name = 'in_process' does without them"
+                f"worker processes do not start; the last {ended}. engine.name = 'in_process' does without "
+                "them"
             )
         for place in reversed(list(worker.places)[1:]):
             queue.put_back(place)

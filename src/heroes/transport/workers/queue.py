@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 
 class Queue:
-    """The places 0, 1, 2, ... of a plan, handed out in stretches of `window` places, in each the most costly
-    first.
+    """The places 0, 1, 2, ... of a plan, in stretches of `window` places, the most costly first.
 
     Answers are used in plan order, so one that comes early is kept by whoever uses it. When two windows of
     them are kept, nothing is handed out until the place they wait for has answered: memory does not grow with
@@ -20,9 +19,8 @@ class Queue:
     """
 
     def __init__(self, costs: Sequence[float], window: int) -> None:
-        first = (
-            len(costs) % window
-        )  # the last stretch is a whole one: there it matters that workers end together
+        # the last stretch is a whole one: there it matters that workers end together
+        first = len(costs) % window
         order = sorted(range(len(costs)), key=lambda n: ((n - first) // window, -costs[n]))
         self.length = len(costs)
         self.most_kept = 2 * window

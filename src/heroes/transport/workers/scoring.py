@@ -1,5 +1,6 @@
-"""Testing in the process that leads, for engines whose clients do not test. Unless an engine says otherwise,
-everybody can be asked and nobody keeps the final model.
+"""Testing in the process that leads, for engines whose clients do not test.
+
+Unless an engine says otherwise, everybody can be asked and nobody keeps the final model.
 """
 
 from __future__ import annotations

@@ -44,8 +44,9 @@ def check_importable(setup: Setup) -> None:
         _Writer(io.BytesIO(), None).dump(setup)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ConfigError(
-            f"the model, a loss, a metric or the data's transform cannot be handed to a spawned process ({error}): it must be importable, that is "
-            "a function or class at the top level of a module; or use engine.start = 'fork' or engine.name = 'in_process'"
+            "the model, a loss, a metric or the data's transform cannot be handed to a spawned process "
+            f"({error}): it must be importable, that is a function or class at the top level of a module; or "
+            "use engine.start = 'fork' or engine.name = 'in_process'"
         ) from error
 
 

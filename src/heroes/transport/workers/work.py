@@ -1,5 +1,4 @@
-"""A worker process from its first to its last moment: it trains or tests what it is sent, one after the
-other, on one thread.
+"""A worker process: it trains or tests what it is sent, one after the other, on one thread.
 
 A second thread receives, so that the next task is there when one is done, and so that the worker ends with
 its parent: when the parent is gone, however it went, its end of the channel closes.
@@ -28,8 +27,10 @@ from heroes.transport.workers.setup import Setup, read
 
 
 def work(link: socket.socket, source: Setup | Path, foreign: Sequence[socket.socket]) -> None:
-    """Serve the parent until it is gone. `source` is the setup or the folder it is in, `foreign` what a fork
-    copied idly.
+    """Serve the parent until it is gone.
+
+    `source` is the setup or the folder it is in; `foreign` are other workers' sockets, which a
+    fork copied along.
     """
     torch.set_num_threads(1)  # first of all: a fork has no copy of the parent's threads
     gc.freeze()  # what the parent left for its garbage collector is the parent's business

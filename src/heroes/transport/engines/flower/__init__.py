@@ -2,8 +2,8 @@
 
 The server side (`engine`) sends tasks over Flower's `Grid` (`grids`), the client side (`client`) is an app
 with three answers: who it is, a trained task, and that it has kept the final model. What travels is in
-`messages`. Nothing is pickled by heroes. `opened(parts)` starts a simulation; `opened(parts, Link(grid))` uses
-the grid that Flower handed to a ServerApp.
+`messages`. Nothing is pickled by heroes. `opened(parts)` starts a simulation; `opened(parts, Link(grid))`
+uses the grid that Flower handed to a ServerApp.
 """
 
 from __future__ import annotations

@@ -29,8 +29,10 @@ from heroes.transport.workers.keeping import write_model
 
 
 def client_app(prepare: Prepare) -> ClientApp:
-    """The app of a node. `prepare` makes of the server's configuration, as text, and of a client's number
-    what that trains with; it is asked again for every message.
+    """The app of a node.
+
+    `prepare` makes what a client trains with, from the server's configuration as text and the client's
+    number; it is called for every message.
     """
     app = ClientApp()
     app.query()(partial(_introduce, prepare))
@@ -40,7 +42,7 @@ def client_app(prepare: Prepare) -> ClientApp:
 
 
 def _shapes(trainer: Trainer, width: int) -> Shapes:
-    """Of the tensors that a model of this width has under the configured strategy."""
+    """Shapes of the tensors that a model of this width has under the configured strategy."""
     family = trainer.family
     return (
         family.weight_shapes(width) if trainer.settings.train_in == "dense" else family.tensor_shapes(width)
@@ -62,7 +64,7 @@ def _config(context: Context) -> str:
 
 
 def check_number(client: int, clients: int) -> None:
-    """A node's number must be that of a client."""
+    """Raise an error unless the node's number is that of a client."""
     if not 0 <= client < clients:
         raise ConfigError(f"partition-id is {client}, but there are {clients} clients, from 0 on")
 
@@ -85,8 +87,9 @@ def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
 
 
 def _train(prepare: Prepare, message: Message, context: Context) -> Message:
-    """A trained task, in the configured number of bits, and how long it took. A node that does not know the
-    configuration of the task asks to be told.
+    """A trained task, in the configured number of bits, and how long it took.
+
+    A node that does not know the task's configuration asks for it.
     """
     try:
         values = values_of(message.content)

@@ -65,8 +65,7 @@ class _Node:
 
 
 class FlowerEngine(Scoring):
-    """Sends tasks to the nodes of a grid. Every node is asked once who it is; a client is where its
-    node is.
+    """Sends tasks to the nodes of a grid. Every node is asked once which client it is.
 
     `config` is the configuration as text, from which nodes set themselves up. The first round waits
     `wait_seconds` for `wanted` clients; later ones need `least`, and in real time the first one too. A round
@@ -135,7 +134,7 @@ class FlowerEngine(Scoring):
         make_task: Callable[[Assignment], Task],
         waiting: dict[int, Assignment],
     ) -> Iterator[Lost]:
-        """Send every task; `waiting` is whose answers may come."""
+        """Send every task; `waiting` collects whose answers may come."""
         places = {node.client: number for number, node in self._nodes.items() if node is not None}
         tensors: Tensors | None = None
         for assignment in plan:
@@ -163,8 +162,9 @@ class FlowerEngine(Scoring):
         )
 
     def _told(self, sent: _Sent, reply: Message, make_task: Callable[[Assignment], Task]) -> bool:
-        """Whether a node that does not know the configuration, because it has begun anew or has kept another
-        run's, got the task once more, and the configuration with it.
+        """Send a task again with the configuration, if the node does not know that; whether it was sent.
+
+        A node that was restarted, or kept another run's configuration, does not know it.
         """
         if sent.told or sent.assignment is None or not _is_strange(reply):
             return False
@@ -193,9 +193,9 @@ class FlowerEngine(Scoring):
         yield found
 
     def _stray(self, sent: _Sent, reply: Message) -> Iterator[Update]:
-        """An answer to an earlier round: it is handed on without its tensors, to be counted and refused.
+        """Hand on an answer to an earlier round without its tensors, to be counted and refused.
 
-        Its client was slower than was thought, which is good to know.
+        Its client was slower than expected, and the clock is told.
         """
         assert sent.assignment is not None
         found = self._read(sent.assignment, reply, None)
@@ -206,7 +206,7 @@ class FlowerEngine(Scoring):
     def _read(
         self, assignment: Assignment, reply: Message, received: Callable[[], Tensors] | None
     ) -> Update | Lost:
-        """What a node answered, where its tensors can be unpacked."""
+        """What a node answered, as an update if its tensors can be unpacked."""
         client = assignment.client
         if reply.has_error():
             return Lost(client, printable(f"Flower says: {' '.join(str(reply.error.reason).split())}", 300))
@@ -234,7 +234,7 @@ class FlowerEngine(Scoring):
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
     def _measure(self, sent: _Sent, reply: Message) -> tuple[float, float] | None:
-        """How long the client computed, if it says so, and how long the rest took; the clock hears of it."""
+        """Tell the clock how long the client computed, if it says so, and how long the rest took."""
         assignment, round_trip = sent.assignment, time.monotonic() - sent.at
         trained = values_of(reply.content).get("trained")
         if (
@@ -249,7 +249,7 @@ class FlowerEngine(Scoring):
         return trained, besides
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:
-        """Those who are not waited for any longer."""
+        """The clients that are no longer waited for."""
         for client in list(waiting):
             lost = None if self.clock is None else self.clock.over(client)
             if lost is None and quiet > self.task_seconds:
@@ -261,7 +261,7 @@ class FlowerEngine(Scoring):
     # who is there
 
     def present(self) -> Mask | None:
-        """Which clients can be asked; waits until there are enough. In virtual time, as if everybody could."""
+        """Which clients can be asked, after waiting for enough; in virtual time, everybody."""
         if self.clock is None:
             return None
         self._gather()
@@ -273,7 +273,7 @@ class FlowerEngine(Scoring):
         return sorted({node.client for node in self._nodes.values() if node is not None})
 
     def _gather(self) -> None:
-        """Look who is there, and wait while there are too few."""
+        """Look which nodes are there, and wait while there are too few."""
         begun, pause, told = time.monotonic(), _SHORT, 0.0
         self._look()
         while len(self._clients()) < self.wanted:
@@ -287,12 +287,13 @@ class FlowerEngine(Scoring):
             pause = min(2 * pause, _LONG)
             self._look()
         if len(self._clients()) < (self.wanted if self.clock is None else self.least):
-            there = f"{len(self._clients())} of {self.wanted} clients are there after {self.wait_seconds:g} seconds"
+            found = f"{len(self._clients())} of {self.wanted} clients"
+            there = f"{found} are there after {self.wait_seconds:g} seconds"
             raise TrainingError(f"too few nodes: {there} (engine.wait_seconds); start more, then resume")
         self.wanted = self.least
 
     def _look(self) -> None:
-        """Forget nodes that are gone, ask new ones who they are, and hear what comes."""
+        """Forget nodes that are gone, ask new ones who they are, and read what has come."""
         there, now = sorted(self.link.grid.get_node_ids()), time.monotonic()
         self._asked = {
             number: self._asked[number] for number in there if number in self._asked and number in self._nodes
@@ -306,9 +307,7 @@ class FlowerEngine(Scoring):
             self._strays.extend(self._stray(sent, reply))
 
     def _meet(self, sent: _Sent, reply: Message) -> None:
-        """A node says who it is. Of two that say the same the later is believed: the other may be gone
-        without a word.
-        """
+        """A node says which client it is; of two that say the same, the later is believed."""
         try:
             if reply.has_error():
                 raise ExchangeError(str(reply.error.reason))
@@ -347,7 +346,7 @@ class FlowerEngine(Scoring):
         return False
 
     def _hear(self) -> list[tuple[_Sent, Message]]:
-        """Answers to tasks that have come, also late ones; nodes that say who they are get noted."""
+        """Answers to tasks that have come, late ones too; nodes that say who they are get noted."""
         self.link.check()
         found = []
         for reply in self.link.grid.pull_messages(list(self._open)) if self._open else ():
@@ -361,9 +360,7 @@ class FlowerEngine(Scoring):
     # the end
 
     def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
-        """Give every node that wants it the final model at its width; when this returns, they have written
-        it.
-        """
+        """Give every node that wants it the final model at its width; return when they have it."""
         self._look()
         messages, troubles = {}, []
         for number, node in self._nodes.items():
@@ -426,7 +423,7 @@ def _simulation(parts: Parts) -> AbstractContextManager[Link]:
     """A node for every client, in no more processes than there are clients in a round."""
     if parts.prepare is None:
         raise ConfigError(
-            "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may have them "
-            "(heroes flower init DIR --own), and so has engine.name = 'processes'"
+            "engine.name is 'flower': its simulation has no model or data of your own; a deployed app may "
+            "have them (heroes flower init DIR --own), and so has engine.name = 'processes'"
         )
     return simulated(len(parts.data.shares), parts.prepare, min(parts.workers or cores(), parts.asked))

@@ -1,4 +1,4 @@
-"""Where the grid comes from: Flower hands one to a ServerApp, or its simulation on this machine is started."""
+"""Where the grid comes from: Flower hands one to a ServerApp, or a simulation is started here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.25  # between two looks whether it has
 
 @dataclass(frozen=True)
 class Link:
-    """A grid, and a look whether what is behind it still runs."""
+    """A grid, and a check that what is behind it still runs."""
 
     grid: Grid
     check: Callable[[], None] = lambda: None
@@ -109,7 +109,7 @@ def _root(error: BaseException) -> Exception:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Flower says nothing on its own: what matters becomes an error of ours."""
+    """Silence Flower's own logging: what matters becomes an error of ours."""
     logger = logging.getLogger("flwr")
     before, logger.disabled = logger.disabled, True
     try:

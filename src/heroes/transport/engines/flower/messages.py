@@ -63,9 +63,7 @@ def values_of(records: RecordDict) -> dict[str, Any]:
 def tensors_of(
     records: RecordDict, group: str, shapes: Shapes, bits: int = 32, received: Tensors | None = None
 ) -> dict[str, Tensor]:
-    """A group of tensors of these shapes. Below 32 bits they are rounded, or the rounded differences from
-    what was `received`.
-    """
+    """Tensors of these shapes, below 32 bits rounded: they, or their differences from `received`."""
     if (data := data_of(records, group)) is None:
         raise ExchangeError(f"a message arrived without {group}")
     sizes = {name: tensors_bytes([shapes[name]], bits) for name in sorted(shapes)}
@@ -102,7 +100,7 @@ def order_of(task: Task) -> dict[str, Any]:
 
 
 def forged(update: Update, assignment: Assignment) -> str | None:
-    """Why an update is not the answer of the node that was given this assignment, although it came from there."""
+    """Why an update does not come from the node that was given this assignment, or None."""
     said, asked = (update.client, update.round), (assignment.client, assignment.round)
     if said != asked:
         return "it answers as client {} in round {}, but was asked as client {} in round {}".format(
@@ -117,7 +115,7 @@ def digest_of(config: str) -> str:
 
 
 def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
-    """The task again. What the server thinks of the client stays with the server."""
+    """The task, read back. What the server planned for the client stays with the server."""
     assignment = Assignment(
         round=values["round"],
         client=values["client"],

@@ -1,4 +1,4 @@
-"""The other ranks: each does what rank 0 sends it, until that says that it is over."""
+"""The other ranks: each does what rank 0 sends it, until rank 0 says that the run is over."""
 
 from __future__ import annotations
 
@@ -20,22 +20,20 @@ from heroes.transport.workers.work import answer
 
 
 class Served(SystemExit):
-    """The run is over, on a rank that is not the server. It ends the process well; catch it to take part in
-    another run.
-    """
+    """The run is over on a rank that is not the server: a clean exit. Catch it to join another run."""
 
     code = 0
 
 
 class _Stopped(BaseException):
-    """It is over in the midst of something."""
+    """The run ended while this rank was busy."""
 
 
 def serve(follow: Follow) -> NoReturn:
-    """Serve rank 0 until it says that it is over; then raise `Served`. `follow` makes what is needed from rank
-    0's configuration as text.
+    """Serve rank 0 until it says that the run is over, then raise `Served`.
 
-    Rank 0 hears of interrupts, the others do not: they leave when it does.
+    `follow` makes what is needed from rank 0's configuration as text. Rank 0 hears of interrupts, the others
+    do not: they leave when it does.
     """
     server = _Server(follow)
     with one_thread(), server.undisturbed():
@@ -69,7 +67,7 @@ class _Server:
         self.post.send(0, self.codec.wrap(frame))
 
     def _reply(self, frame: Frame) -> Frame | None:
-        """What comes of a message; nothing if it is over meanwhile."""
+        """The answer to a message; nothing if the run ends meanwhile."""
         try:
             self.busy = True
             if "begin" in frame.header:
@@ -103,16 +101,14 @@ class _Server:
         return Frame({"kept": True}, {})
 
     def _end(self) -> None:
-        """In the thread of the post: let go of what is being done."""
+        """In the thread of the post: interrupt what is being done."""
         self.over.set()
         if self.thread is threading.main_thread() and self.thread.ident is not None:
             signal.pthread_kill(self.thread.ident, signal.SIGINT)
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Interrupts from outside are not heard; the one from `_end` is, where there is something to let go
-        of.
-        """
+        """Ignore interrupts from outside; heed the one from `_end` if there is work to drop."""
 
         def hear(number: int, frame: object) -> None:
             if self.busy and self.over.is_set():

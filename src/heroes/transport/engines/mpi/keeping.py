@@ -20,9 +20,7 @@ class Keep:
 
 
 def kept(parts: Parts) -> Keep | None:
-    """What this rank keeps: at the configured width, else at the one in its environment, else the complete
-    model.
-    """
+    """The model this rank keeps: of the configured width, else $HEROES_WIDTH, else complete."""
     if parts.model_out is None:
         return None
     named = "engine.model_width" if parts.model_width else "HEROES_WIDTH"

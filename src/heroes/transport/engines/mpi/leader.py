@@ -28,8 +28,7 @@ _MODEL = -1  # the place of the final model, which stands in no queue
 
 
 class MpiEngine(WorkerEngine):
-    """Trains tasks on the other ranks, which have the data and a model of every width from one round to the
-    next.
+    """Trains tasks on the other ranks, which keep the data and a model of every width.
 
     A client that takes longer than `parts.task_seconds` is given up; its rank gets nothing more until it
     answers. `keep` is where rank 0 itself keeps the final model.
@@ -50,8 +49,9 @@ class MpiEngine(WorkerEngine):
 
 @contextmanager
 def leading(follow: Follow) -> Iterator[Opener]:
-    """Rank 0 leads, and gets what opens the engine: whatever happens inside, the other ranks are told to stop
-    at the end. They serve here, with what `follow` makes of rank 0's configuration, and never come out.
+    """Yields what opens the engine, on rank 0; at the end the other ranks are told to stop.
+
+    The others serve here, with what `follow` makes of rank 0's configuration, and never come out.
     """
     if world().rank > 0:
         serve(follow)
@@ -61,13 +61,14 @@ def leading(follow: Follow) -> Iterator[Opener]:
 
 @contextmanager
 def led() -> Iterator[Ranks]:
-    """The other ranks, for rank 0; they wait until they are told to begin, and stop at the end."""
+    """Yields the other ranks, on rank 0; they wait until told to begin, and stop at the end."""
     if state.broken:
         raise TrainingError("a rank did not leave at the end of the last run; this job can do no other")
     if world().size < 2:
         raise ConfigError(
-            "engine.name is 'mpi' but there is only one process; start several, the first leads and the others train, for "
-            "example mpiexec -n 5 heroes run digits --engine mpi; or say --engine processes"
+            "engine.name is 'mpi' but there is only one process; start several, the first leads and the "
+            "others train, for example mpiexec -n 5 heroes run digits --engine mpi; or say --engine "
+            "processes"
         )
     with closing(Ranks(world().size - 1)) as ranks:
         yield ranks
@@ -75,7 +76,7 @@ def led() -> Iterator[Ranks]:
 
 @contextmanager
 def opened(parts: Parts, ranks: Ranks | None = None) -> Iterator[MpiEngine]:
-    """The engine, once these ranks, or all there are, have been told to begin."""
+    """The engine, after these ranks (all by default) have been told to begin."""
     with led() if ranks is None else nullcontext(ranks) as there:
         keep = kept(parts)
         there.begin(parts.config, parts.task_seconds)
@@ -86,9 +87,8 @@ def opened(parts: Parts, ranks: Ranks | None = None) -> Iterator[MpiEngine]:
 class _Rank:
     number: int
     codec: Parcels = field(default_factory=Parcels)
-    places: deque[int | None] = field(
-        default_factory=deque
-    )  # what it has been sent; None is what nobody waits for any more
+    # what it has been sent; None is what nobody waits for any more
+    places: deque[int | None] = field(default_factory=deque)
     since: float = 0.0  # when it began what it does now
     width: int = 0  # of the final model, if it wants one
     ready: bool = False
@@ -97,9 +97,7 @@ class _Rank:
 
 
 class Ranks:
-    """`size` other ranks, which have a task each and the next one. A client that takes longer than `seconds`
-    is given up.
-    """
+    """`size` other ranks, each with a task and the next one; after `seconds` a client is given up."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -108,7 +106,7 @@ class Ranks:
         self.all = [_Rank(number) for number in range(1, size + 1)]
 
     def begin(self, text: str, seconds: float) -> None:
-        """Let all of them set themselves up from the configuration as text. Clients get so many seconds."""
+        """Let all ranks set themselves up from the configuration as text; clients get so many seconds."""
         self.seconds = seconds
         for rank in self.all:
             self._send(rank, Frame({"begin": text}, {}))
@@ -129,9 +127,7 @@ class Ranks:
                 rank.places = deque(None for _ in rank.places)
 
     def hand_out(self, tensors: Callable[[int], Tensors]) -> None:
-        """Give every rank that wants it the final model at its width; when this returns, they have written
-        it.
-        """
+        """Give every rank that wants it the final model at its width; return when they have it."""
         nothing = Queue([], 1)
         while any(not rank.ready and not rank.late for rank in self.all):
             list(self._hear(nothing))
@@ -144,9 +140,7 @@ class Ranks:
                     raise TrainingError(f"rank {number} could not keep the final model: {found}")
 
     def close(self) -> None:
-        """Let them leave. One that does not within seconds is left to mpiexec, which ends it when this
-        process has ended.
-        """
+        """Let the ranks leave; mpiexec ends those that do not within seconds."""
         try:
             for rank in self.all:
                 self.post.send(rank.number, b"")
@@ -209,7 +203,7 @@ class Ranks:
             yield rank.number, place, frame.header.get("error") or frame
 
     def _give_up(self, rank: _Rank, queue: Queue) -> Iterator[tuple[int, int, str]]:
-        """What it does now is lost, if anybody waits for it; others will do the rest."""
+        """Give up what this rank is doing, if anybody waits for it; others do the rest."""
         places, rank.late = list(rank.places), True
         rank.places = deque(None for _ in places)
         for place in reversed(places[1:]):

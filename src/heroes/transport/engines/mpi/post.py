@@ -24,10 +24,9 @@ _SHORT, _LONG = 1e-4, 2e-3  # seconds between two looks for messages
 
 
 class Post:
-    """Messages to and from other ranks. A thread makes every MPI call, so that they travel while this process
-    computes.
+    """Messages to and from other ranks, carried by a thread while this process computes.
 
-    `over` is called there when rank 0 says that it is over.
+    The thread makes every MPI call. `over` is called in it when rank 0 says that the run is over.
     """
 
     def __init__(self, over: Callable[[], None] = lambda: None) -> None:

@@ -1,4 +1,4 @@
-"""MPI in this process: it has one world, which starts where it is first needed."""
+"""MPI in this process, which has one world, started when it is first needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class State:
-    """Whether the world is whole: MPI cannot end well without all ranks."""
+    """Whether all ranks are still there: without them MPI cannot end well."""
 
     broken: bool = False  # some rank did not leave
 
@@ -27,9 +27,7 @@ state = State()
 
 @cache
 def world() -> Comm:
-    """All ranks. MPI starts here, where it is first needed, and ends with the process if all ranks are there
-    to end it.
-    """
+    """All ranks. MPI starts here, when first needed, and ends with the process if all ranks end."""
     try:
         import mpi4py
 
@@ -46,7 +44,7 @@ def world() -> Comm:
 
 
 def _failing(hook: Callable[..., object]) -> Callable[..., object]:
-    """A process that ends with a traceback does not wait for the others: mpiexec ends them."""
+    """End at once after a traceback, without waiting for the others, which mpiexec ends."""
 
     def fail(*error: Any) -> None:
         state.broken = True
