@@ -71,7 +71,8 @@ def check_layers(build: Build) -> None:
         what = f"layer {name!r} of the model" if name else "the model"
         if isinstance(layer, torch.jit.ScriptModule):
             raise ModelError(
-                f"{what} is compiled by torch.jit and cannot be cut: give the plain module, and compile what run.model() gives"
+                f"{what} is compiled by torch.jit and cannot be cut: give the plain module, and compile what "
+                "run.model() gives"
             )
         if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) and layer.sparse:
             raise ModelError(f"{what} has sparse=True: gradients of heroes are dense, so say sparse=False")

@@ -1,7 +1,8 @@
-"""Rounds that are done again after an interruption, which privacy pays for twice: clients may have seen both models.
+"""Rounds that are done again after an interruption, which privacy pays for twice: clients may have seen both
+models.
 
-Randomness of the system does not repeat, so such a round is another one. How many there were is in a file of the run
-folder, which is written before any of them is done again.
+Randomness of the system does not repeat, so such a round is another one. How many there were is in a file of
+the run folder, which is written before any of them is done again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SPENT = "privacy.json"
 def counting_again(
     federation: Federation, folder: Path, done: Sequence[RoundRecord], after: int
 ) -> Federation:
-    """The federation that goes on after so many of the rounds that are done, with the others counted as well."""
+    """The federation that goes on after `after` rounds, with the rounds beyond them counted as spent."""
     privacy = federation.privacy
     if privacy is None or (privacy.seed is not None and federation.clock.name == "virtual"):
         return federation  # the same rounds come out again, to the bit

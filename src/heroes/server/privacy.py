@@ -5,9 +5,9 @@ a value held by n clients gets noise of deviation z C / n. How much privacy that
 dp-accounting for sampling without replacement: neighbours differ in one client's data, so one client can move
 the sum by 2 C, and the accountant hears z / 2.
 
-That clients are drawn at random helps to hide them only while nobody knows who was drawn. With randomness of the
-system nobody does; with the seed, epsilon is a study's: what the same run would spend whose draws and noise are
-secret.
+That clients are drawn at random helps to hide them only while nobody knows who was drawn. With randomness of
+the system nobody does; with the seed, epsilon is a study's: what the same run would spend whose draws and
+noise are secret.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _ORDERS = (*range(2, 17), 20, 24, 28, 32, 40, 48, 64, 96, 128, 256, 512)  # of t
 
 @dataclass(frozen=True)
 class Privacy:
-    """`drawn` of `clients` take part in every round; `sampled` says that they are drawn at random out of all of
-    them, which helps to hide them. `repeated` rounds were done before a run was interrupted, and done again.
+    """`drawn` of `clients` take part in every round; `sampled` says that they are drawn at random out of all
+    of them, which helps to hide them. `repeated` rounds were done before a run was interrupted, and done
+    again.
     """
 
     clip: float
