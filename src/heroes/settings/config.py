@@ -133,8 +133,8 @@ def _disagreements(config: Config) -> Iterator[str]:
         )
     if private and (config.robust.guard or config.robust.combine != "mean" or config.robust.clip is not None):
         yield (
-            f"{noise} needs every client's part bounded on its own; use robust.guard = false, combine = 'mean', "
-            "clip = 'none'"
+            f"{noise} needs every client's part bounded on its own; use robust.guard = false, "
+            "combine = 'mean', clip = 'none'"
         )
     if private and config.federation.target_loss is not None:
         wanted = f"federation.target_loss is {config.federation.target_loss:g}; use 'none'"
