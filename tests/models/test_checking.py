@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from architectures import DenseNet, Inception, MovingAverage, images, rows
+from architectures import DenseNet, Features, Inception, MovingAverage, images, rows
 from torch import Tensor, nn
 
 import heroes
@@ -102,3 +102,21 @@ def test_a_run_with_unequal_parts_hands_out_every_width() -> None:
     result = heroes.run(little("heroes"), model=partial(DenseNet, declared=True), data=shared_out(images(30)))
     for width in (1, 2):
         assert result.model(width)(images()).shape == (6, 3)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_model_with_buffers_and_hooks_trains_to_the_same_bits_in_other_processes(workers: int) -> None:
+    def build(w: int) -> nn.Module:
+        model = Features(w, own=True)
+        model.body[2].register_forward_hook(lambda module, inputs, outputs: outputs.clamp(-1, 1))
+        return model
+
+    data = shared_out(rows(30))
+    here = heroes.run(little("heroes"), model=build, data=data)
+    there = heroes.run(
+        little("heroes", **{"engine.name": "processes", "engine.workers": workers}), model=build, data=data
+    )
+    one, two = here.model().state_dict(), there.model().state_dict()
+    assert "draw" in one
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
