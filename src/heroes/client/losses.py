@@ -47,20 +47,10 @@ class CrossEntropy:
 
 
 @dataclass(frozen=True)
-class NextToken:
-    """Predicts the next token: outputs (n, tokens, vocabulary), targets (n, tokens).
+class NextToken(CrossEntropy):
+    """Predicts the next token: outputs (n, tokens, vocabulary), targets (n, tokens). The mean is over tokens."""
 
-    The mean is over tokens. Label smoothing counts in training only.
-    """
-
-    label_smoothing: float = 0.0
     name: ClassVar[str] = "next_token"
-
-    def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return _cross_entropy(*self.aligned(outputs, targets), "mean", self.label_smoothing)
-
-    def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return _cross_entropy(*self.aligned(outputs, targets), "none")
 
     def aligned(self, outputs: Tensor, targets: Tensor) -> Pair:
         shape = _shape(outputs, self.name)

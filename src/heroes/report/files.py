@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
+from heroes import files
 from heroes.errors import RunFolderError
 
 
@@ -20,21 +19,7 @@ def write_whole(path: Path, content: str | bytes) -> Path:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
         else:
-            _replace(path.resolve(), data)  # a link goes on pointing to it
+            files.write_whole(path.resolve(), data)  # a link goes on pointing to it
     except OSError as error:
         raise RunFolderError(f"cannot write {str(path)!r}: {error.strerror}") from None
     return path
-
-
-def _replace(path: Path, data: bytes) -> None:
-    draft = path.with_name(f"{path.name}.part")
-    try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise

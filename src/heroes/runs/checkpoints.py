@@ -17,9 +17,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from heroes.errors import RunFolderError
+from heroes.files import DRAFT, write_whole
 from heroes.messages import ServerState
 from heroes.runs.contents import VERSION, digest, packed, state_of
-from heroes.runs.files import DRAFT, write_whole
 
 KEPT = 2
 _NAME = re.compile(r"round-(\d{7,})\.safetensors")

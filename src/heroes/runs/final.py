@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from heroes.runs.files import write_whole
+from heroes.files import write_whole
 
 ORIGIN = "heroes"  # the one entry of the metadata: several would be in another order every time
 

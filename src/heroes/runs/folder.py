@@ -16,9 +16,9 @@ from typing import IO, Any
 from torch import Tensor
 
 from heroes.errors import RunFolderError
+from heroes.files import draft_of, flush_folder, write_changed
 from heroes.messages import RoundRecord, ServerState, plain
 from heroes.runs import checkpoints, final
-from heroes.runs.files import draft_of, flush_folder, write_changed
 from heroes.runs.spending import SPENT
 
 if sys.platform != "win32":

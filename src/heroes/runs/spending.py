@@ -14,8 +14,8 @@ from pathlib import Path
 
 from heroes.errors import RunFolderError
 from heroes.federation import Federation
+from heroes.files import write_whole
 from heroes.messages import RoundRecord
-from heroes.runs.files import write_whole
 
 SPENT = "privacy.json"
 

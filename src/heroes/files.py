@@ -23,7 +23,7 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-    except OSError:
+    except BaseException:  # an interrupt, too
         with suppress(OSError):
             draft.unlink()
         raise
