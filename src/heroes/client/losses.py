@@ -48,7 +48,7 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class NextToken(CrossEntropy):
-    """Predicts the next token: outputs (n, tokens, vocabulary), targets (n, tokens). The mean is over tokens."""
+    """Predicts the next token: outputs (n, tokens, vocabulary), targets (n, tokens); the mean over tokens."""
 
     name: ClassVar[str] = "next_token"
 
