@@ -18,7 +18,7 @@ def rare(partition: str) -> list[str]:
         {"federation.clients": 10, "federation.cohort": 2}
     )
     said: list[str] = []
-    federated(config, Dataset(examples, examples), lambda what, done, total: said.append(what))
+    federated(config, Dataset(examples, examples), config.seed, lambda what, done, total: said.append(what))
     return said
 
 

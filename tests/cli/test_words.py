@@ -15,7 +15,8 @@ import pytest
 from hand_made import record, write_records, write_run
 from typer.testing import CliRunner
 
-from heroes.cli import app
+from heroes.cli import commands  # noqa: F401 (they put themselves into the app)
+from heroes.cli.app import app
 from heroes.cli.console import PlainConsole, _Notices
 from heroes.cli.options import folder_name
 from heroes.errors import RunFolderError
