@@ -93,7 +93,7 @@ def run(
         data: your own (train, test) examples or `Dataset`, to be shared out, or `FederatedData`.
         strategy: your own, an object of a class built on `heroes.strategies.base.Strategy`.
         loss: your own function of (outputs, targets), for the mean over a batch.
-        metrics: your own by name, the main one first: functions of all test outputs and targets, or `Metric`s.
+        metrics: your own by name, the main one first: functions of all outputs and targets, or `Metric`s.
         sampler, engine: your own `heroes.contracts.Sampler`, and what opens an engine (`transport.opening`).
         out: the run folder; `overwrite` replaces a run that it already holds.
         track: trackers, by name or your own; `on_round` gets every record, `on_progress` news of the data.
