@@ -227,7 +227,10 @@ class RoundRecord:
     abandoned: tuple[Abandoned, ...] = ()  # attempts at this round that too few answered
     idle: float = 0.0  # seconds until enough clients were awake
     clock: str = "virtual"  # or wall: what seconds are
-    epsilon: float | None = None  # privacy spent so far, at the configured delta
+    epsilon: float | None = None  # privacy spent so far, at the configured delta; see `noise`
+    noise: str | None = (
+        None  # what hides clients is drawn from: the system, or the seed: then epsilon is a study's
+    )
     metric: str = "accuracy"  # the main one of the scores: curves, tables and targets go by it
     lower_is_better: bool = False  # of the main metric
     scores: Mapping[str, float] = field(default_factory=dict)  # of the complete model, when it was tested

@@ -10,7 +10,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from heroes import seeds
@@ -58,8 +58,7 @@ def run_round(f: Federation, state: ServerState[M]) -> tuple[ServerState[M], Rou
         state = replace(state, seconds=state.seconds + wait)
         tried = try_round(f, state, number)
         if len(tried.answers.answered) >= f.policy.at_least:
-            epsilon = None if f.privacy is None else f.privacy.epsilon(tried.after.round)
-            return record(tried, abandoned, idle=idle, clock=f.clock.name, epsilon=epsilon)
+            return record(tried, abandoned, idle=idle, clock=f.clock.name, privacy=f.privacy)
         abandoned.append(tried.abandoned())
         state = tried.charged(state)
     raise TrainingError(given_up(f.policy.at_least, state.round + 1, abandoned))
@@ -74,11 +73,12 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     # clients often get the same slice: it is cut once
     sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))
     updates = carried_out(f, plan.assignments, wanted, lambda a: make_task(f, state, a, sent))
-    answers = Pairing(plan.assignments, updates, lambda a: expected(f, state, a))
+    unchanged = None if f.privacy is None else lambda a: sent(a.selection)
+    answers = Pairing(plan.assignments, updates, lambda a: expected(f, state, a), unchanged)
     left: list[Leftover] = []
     good = screen(f, state, answers, received(f, state, answers, sent, left.append))
     after, facts = aggregated(f.strategy, state, plan, good)  # local training happens behind this line
-    after = optimise(f, state, after, [f.cut(a) for a in plan.assignments if a.client in answers.answered])
+    after = optimise(f, state, after, [f.cut(a) for a in plan.assignments if a.client in answers.counted])
     timing = f.clock.elapse(plan.assignments, wanted)
     memory = remembered(f.sampler, state, plan, answers.answered, timing)
     residuals = state.residuals if f.feedback is None else f.feedback.keep(state.residuals, left)
@@ -87,7 +87,8 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
 
 def sample(f: Federation, state: ServerState[M], attempt: int = 0) -> Integers:
     """Who takes part, out of those who can be asked."""
-    rng = seeds.stream(f.seed, "sampling", state.round + 1, *([attempt] if attempt else []))
+    stream = partial(seeds.stream, f.seed) if f.privacy is None else f.privacy.stream
+    rng = stream("sampling", state.round + 1, *([attempt] if attempt else []))
     there = f.availability.candidates(len(f.fleet), state.seconds)
     return sampled(f.sampler, state, there, math.ceil(f.cohort * f.policy.oversample), rng)
 
@@ -95,12 +96,8 @@ def sample(f: Federation, state: ServerState[M], attempt: int = 0) -> Integers:
 def stamped(plan: Plan, attempt: int) -> Plan:
     """The plan with a number in every assignment that nobody else can know, not even who knows the seed."""
 
-    return replace(
-        plan,
-        assignments=tuple(
-            replace(a, attempt=attempt, nonce=secrets.randbits(_NONCE_BITS)) for a in plan.assignments
-        ),
-    )
+    given = (replace(a, attempt=attempt, nonce=secrets.randbits(_NONCE_BITS)) for a in plan.assignments)
+    return replace(plan, assignments=tuple(given))
 
 
 def carried_out(

@@ -2,6 +2,7 @@
 die.
 """
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,6 +96,18 @@ def test_an_app_brings_its_own_model_and_nodes_their_own_data(federation: Federa
     assert all(client["samples"] == 400 for record in rounds for client in record["clients"])
     assert [record["round"] for record in rounds] == [1, 2, 3]
     assert rounds[-1]["accuracy"] > 0.3  # of four classes, after a dozen steps
+
+
+def test_a_registered_node_cannot_answer_as_another_client(federation: Federation, tmp_path: Path) -> None:
+    app = make_app(tmp_path / "liar", NODES)
+    shutil.copy(Path(__file__).with_name("liar.py"), app)
+    project = (app / "pyproject.toml").read_text()
+    (app / "pyproject.toml").write_text(project.replace("heroes.flower_app:", "liar:"))
+    run = run_to_the_end(federation, app, settings(tmp_path / "run", rounds=2))
+    assert run.well(), run.text()
+    for record in records(tmp_path / "run"):
+        assert record["lost"] == {"forged": 1}
+        assert (answered(record), missing(record)) == ({0, 2}, {1})
 
 
 def test_a_node_killed_in_mid_round_costs_its_update_only_and_takes_part_again(

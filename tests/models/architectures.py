@@ -390,6 +390,30 @@ class Bag(nn.Module):
         return self.head(self.body(self.bag(x)).relu())
 
 
+class Gated(nn.Module):
+    """A gated linear unit: values and gates from one layer."""
+
+    def __init__(self, w: int, declared: bool) -> None:
+        super().__init__()
+        both = nn.Linear(4 * w, 12 * w)
+        self.enter, self.both = nn.Linear(4, 4 * w), heroes.stacked(both, outputs=2) if declared else both
+        self.head = nn.Linear(6 * w, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(F.glu(self.both(self.enter(x).relu())))
+
+
+class Translator(nn.Module):
+    def __init__(self, w: int) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(7, 4 * w), nn.Linear(4 * w, 3)
+        self.both = nn.Transformer(4 * w, 2 * w, 1, 1, 8 * w, dropout=0.0, batch_first=True)
+
+    def forward(self, x: Tensor) -> Any:
+        x = self.embedding(x)
+        return self.head(self.both(x, x).mean(1))
+
+
 class Classic(nn.Module):
     """Embeddings times the root of their size, which grows with the width."""
 
@@ -401,6 +425,13 @@ class Classic(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return self.head(self.body(self.embedding(x).mean(1) * math.sqrt(self.size)).relu())
+
+
+def shuffled(w: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4 * w, 3), nn.ChannelShuffle(2), nn.Conv2d(4 * w, 4 * w, 3), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * w, 3),
+    )  # fmt: skip
 
 
 def channels_last(w: int) -> nn.Module:
@@ -446,6 +477,10 @@ CASES: dict[str, Case] = {
     "fused Q, K and V, declared": Case(partial(Decoder, declared=True), words),
     "fused Q, K and V, not declared": Case(partial(Decoder, declared=False), words, warns="layer 'out'"),
     "ViT": Case(ViT),
+    "nn.Transformer": Case(Translator, words),
+    "gated linear unit, declared": Case(partial(Gated, declared=True), rows),
+    "gated linear unit, not declared": Case(partial(Gated, declared=False), rows, warns="layer 'head'"),
+    "channel shuffle": Case(shuffled, warns="layer '2'"),
     "nn.RNN": Case(partial(Recurrent, kind=nn.RNN), words),
     "nn.LSTM": Case(partial(Recurrent, kind=nn.LSTM), words),
     "nn.GRU": Case(partial(Recurrent, kind=nn.GRU), words),

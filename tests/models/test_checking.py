@@ -58,9 +58,12 @@ def test_buffers_are_what_build_made_whenever_a_model_is_loaded(kind: str) -> No
 
 
 @pytest.mark.parametrize("strategy", ["heroes", "fedavg"])
-def test_a_run_refuses_a_buffer_that_changes_in_training(strategy: str) -> None:
-    with pytest.raises(ModelError, match=r"buffer 'mean' changes in training, .* make it an nn.Parameter"):
-        heroes.run(little(strategy), model=MovingAverage, data=shared_out(rows(30)))
+@pytest.mark.parametrize(("build", "name"), [(MovingAverage, "mean"), (Counting, "seen")])
+def test_a_run_refuses_a_buffer_that_changes(strategy: str, build: type[nn.Module], name: str) -> None:
+    with pytest.raises(
+        ModelError, match=rf"buffer '{name}' changes in training or testing, .* nn\.Parameter"
+    ):
+        heroes.run(little(strategy), model=build, data=shared_out(rows(30)))
 
 
 def test_a_buffer_that_appears_is_a_change_and_one_that_is_nan_is_none() -> None:

@@ -23,9 +23,13 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-import heroes
+import sklearn.datasets  # noqa: F401 (what every process needs is loaded once, before it is forked)
+
 from heroes.errors import HeroesError
+from heroes.runs.running import resume, run
+from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
+from heroes.transport.engines import in_process  # noqa: F401
 
 SAME = ("config.toml", "records.jsonl", "model.safetensors")
 TINY = {
@@ -42,7 +46,7 @@ Act = Callable[[], object]
 LIBRARY = ctypes.CDLL(None)  # this process, with what is preloaded into it
 
 
-def config(rounds: int, **changes: object) -> heroes.Config:
+def config(rounds: int, **changes: object) -> Config:
     return recipe("digits", "heroes").changed(TINY | {"federation.rounds": rounds} | changes)
 
 
@@ -75,25 +79,29 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in SAME}
 
 
-def gone_on(folder: Path, rounds: int, overwrite: bool) -> None:
-    """What a user would do next: resume, and where nothing is there to go on from, run once more."""
+def gone_on(folder: Path, rounds: int, replaces: bytes | None = None) -> None:
+    """What a user would do next: resume, and where nothing is there to go on from, or another run still is, run."""
+    there = folder / "config.toml"
+    if replaces is not None and there.exists() and there.read_bytes() == replaces:
+        run(config(rounds), out=folder, overwrite=True)
+        return
     try:
-        heroes.resume(folder, {"federation.rounds": rounds})
+        resume(folder, {"federation.rounds": rounds})
     except HeroesError as error:
         if "is finished" in str(error):
             return
         if "is not a run folder" not in str(error):
             raise
-        heroes.run(config(rounds), out=folder, overwrite=overwrite)
+        run(config(rounds), out=folder, overwrite=replaces is not None)
 
 
-def scenes(home: Path) -> dict[str, tuple[Path | None, Act, int, bool]]:
-    """By name: the folder to begin with, what is killed, its rounds in the end, whether it replaces a run."""
+def scenes(home: Path) -> dict[str, tuple[Path | None, Act, int]]:
+    """By name: the folder to begin with, what is killed, the rounds it should come to."""
     folder = home / "run"
     one, two, bare, other = (home / name for name in ("one", "two", "bare", "other"))
-    done(lambda: heroes.run(config(1), out=one))
-    done(lambda: heroes.run(config(2), out=two))
-    done(lambda: heroes.run(config(3, seed=5), out=other))
+    done(lambda: run(config(1), out=one))
+    done(lambda: run(config(2), out=two))
+    done(lambda: run(config(3, seed=5), out=other))
     shutil.copytree(two, bare)
     (bare / "model.safetensors").unlink()
     cut = home / "cut"
@@ -101,62 +109,68 @@ def scenes(home: Path) -> dict[str, tuple[Path | None, Act, int, bool]]:
     for name in ("config.toml", "records.jsonl"):
         shutil.copy(two / name, cut / name)
     return {
-        "run": (None, lambda: heroes.run(config(2), out=folder), 2, False),
+        "run": (None, lambda: run(config(2), out=folder), 2),
         "run over another": (
             other,
-            lambda: heroes.run(config(2), out=folder, overwrite=True),
+            lambda: run(config(2), out=folder, overwrite=True),
             2,
-            True,
         ),
-        "resume": (cut, lambda: heroes.resume(folder), 2, False),
-        "resume with more rounds": (two, lambda: heroes.resume(folder, {"federation.rounds": 3}), 3, False),
-        "resume without a model": (bare, lambda: heroes.resume(folder), 2, False),
+        "resume": (cut, lambda: resume(folder), 2),
+        "resume with more rounds": (two, lambda: resume(folder, {"federation.rounds": 3}), 3),
+        "resume without a model": (bare, lambda: resume(folder), 2),
     }
 
 
 def operations(home: Path, step: int) -> dict[str, int]:
     """Kill every scene at every so many operations; how many kills there were."""
-    folder, kills = home / "run", {}
-    whole = {}
-    for rounds in (2, 3):
-        done(lambda: heroes.run(config(rounds), out=home / f"whole-{rounds}"))  # noqa: B023
-        whole[rounds] = files(home / f"whole-{rounds}")
-    for name, (start, act, rounds, overwrite) in scenes(home).items():
-        kills[name] = 0
-        for number in range(1 + len(kills) % step, 10_000, step):
-            shutil.rmtree(folder, ignore_errors=True)
-            if start is not None:
-                shutil.copytree(start, folder)
-            if ended(begun(act, folder, number)) == 0:
-                assert files(folder) == whole[rounds], f"{name}, undisturbed"
-                break
-            kills[name] += 1
-            left = sorted(path.name for path in folder.rglob("*"))
-            again = ended(begun(lambda: gone_on(folder, rounds, overwrite), folder, 0))  # noqa: B023
-            assert again == 0, f"{name}, killed at operation {number}, which left {left}"
-            found = files(folder)
-            wrong = [n for n in SAME if found[n] != whole[rounds][n]]
-            assert not wrong, (
-                f"{name}, killed at operation {number}, which left {left}: other bits in {wrong}"
-            )
-            assert not list(folder.rglob("*.part")), f"{name}, killed at operation {number}: a draft is left"
+    return {name: _killed(home, name, step, *scene) for name, scene in scenes(home).items()}
+
+
+def _killed(home: Path, name: str, step: int, start: Path | None, act: Act, rounds: int) -> int:
+    folder = laid_out(home, start)
+    done(act)
+    whole, kills = files(folder), 0
+    assert rounds > 2 or whole == files(home / "two"), f"{name}, undisturbed: other bits than a whole run"
+    replaced = (start / "config.toml").read_bytes() if start is not None and "over" in name else None
+    for number in range(1 + len(name) % step, 10_000, step):
+        folder = laid_out(home, start)
+        how = ended(begun(act, folder, number))
+        if how == 0:
+            break
+        kills += 1
+        left = sorted(path.name for path in folder.rglob("*"))
+        what = f"{name}, killed at operation {number}, which left {left}"
+        assert how == -signal.SIGKILL, f"{what}: it failed by itself"
+        assert ended(begun(lambda: gone_on(folder, rounds, replaced), folder, 0)) == 0, what  # noqa: B023
+        found = files(folder)
+        assert found == whole, f"{what}: other bits in {[n for n in SAME if found[n] != whole[n]]}"
+        assert not list(folder.rglob("*.part")), f"{what}: a draft is left"
     return kills
+
+
+def laid_out(home: Path, start: Path | None) -> Path:
+    """The folder as it is before a process begins."""
+    folder = home / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    if start is not None:
+        shutil.copytree(start, folder)
+    return folder
 
 
 def moments(home: Path, wanted: int, seed: int) -> dict[str, int]:
     """Kill runs of a few rounds at random moments, so many times in all."""
     chance, folder, rounds = random.Random(seed), home / "run", 3
-    done(lambda: heroes.run(config(rounds), out=home / "whole"))
+    done(lambda: run(config(rounds), out=home / "whole"))
     whole = files(home / "whole")
     began = time.monotonic()
-    assert ended(begun(lambda: heroes.run(config(rounds), out=folder), folder, 0)) == 0
+    assert ended(begun(lambda: run(config(rounds), out=folder), folder, 0)) == 0
     longest = time.monotonic() - began
     kills = runs = 0
     while kills < wanted:
         shutil.rmtree(folder, ignore_errors=True)
         runs += 1
         while True:
-            child = begun(lambda: gone_on(folder, rounds, True), folder, 0)
+            child = begun(lambda: gone_on(folder, rounds), folder, 0)
             time.sleep(chance.uniform(0.0, longest))
             os.kill(child, signal.SIGKILL)
             how = ended(child)
@@ -170,7 +184,7 @@ def moments(home: Path, wanted: int, seed: int) -> dict[str, int]:
 
 def main(what: str, home: str, *numbers: str) -> None:
     act = {"operations": operations, "moments": moments}[what]
-    print(json.dumps(act(Path(home), *map(int, numbers))))  # noqa: T201
+    sys.stdout.write(json.dumps(act(Path(home), *map(int, numbers))))
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def changed(path, change=lambda values: values, replaced=lambda tensors: tensors
     [
         (lambda v: v | {"version": 2}, "version 2; this heroes reads 1"),
         (lambda v: [], "damaged"),
-        (lambda v: {k: x for k, x in v.items() if k != "round"}, "damaged: 'round'"),
+        (lambda v: {k: x for k, x in v.items() if k != "round"}, "damaged: round is .*: Field required"),
         (lambda v: v | {"round": "soon"}, "damaged"),
         (lambda v: v | {"memory": {"counters": "x"}}, "damaged"),
         (lambda v: v | {"clients": [1]}, "damaged"),

@@ -272,14 +272,20 @@ class Unstarted(Bias):
         raise ValueError("no idea")
 
 
-def test_a_streamed_metric_that_fails_says_the_same_on_every_engine(diabetes):
+class Unfinished(Bias):
+    def finish(self, statistic):
+        raise ValueError("no idea")
+
+
+@pytest.mark.parametrize(("metric", "place"), [(Unstarted(), "start"), (Unfinished(), "finish")])
+def test_a_streamed_metric_that_fails_says_the_same_on_every_engine(diabetes, metric, place):
     said = []
     for engine in ("in_process", "processes"):
         changes = REGRESSION | {"engine.name": engine, "engine.workers": 2}
         with pytest.raises(TrainingError) as caught:
-            heroes.run(config(changes), model=build, data=diabetes, metrics={"odd": Unstarted()})
+            heroes.run(config(changes), model=build, data=diabetes, metrics={"odd": metric})
         said.append(str(caught.value))
-    why = "metric 'odd' (your own) failed in start: ValueError: no idea"
+    why = f"metric 'odd' (your own) failed in {place}: ValueError: no idea"
     assert said == [f"the model could not be tested: {why}"] * 2
 
 

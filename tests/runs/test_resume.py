@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import heroes
-from heroes.cli.app import INTERRUPTED
+from heroes.cli.start import INTERRUPTED
 from heroes.errors import ConfigError, RunFolderError
 from heroes.runs.folder import CHECKPOINTS
 from heroes.settings.recipes import recipe
@@ -74,14 +74,6 @@ def test_worker_processes_go_on_with_the_same_bits_too(tmp_path, workers):
         "round-0000002.safetensors",
         "round-0000004.safetensors",
     ]
-    heroes.resume(tmp_path / "cut")
-    assert files(tmp_path / "cut") == files(tmp_path / "whole")
-
-
-def test_a_run_without_a_checkpoint_begins_anew(tmp_path):
-    heroes.run(config(**{"checkpoint.every": 0}), out=tmp_path / "whole")
-    with pytest.raises(StoppedError):
-        heroes.run(config(**{"checkpoint.every": 0}), out=tmp_path / "cut", on_round=stop_after(2))
     heroes.resume(tmp_path / "cut")
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 

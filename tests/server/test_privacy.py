@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import dp_accounting as dp
 import pytest
 import torch
+from dp_accounting import rdp
 
 import heroes
-from heroes.errors import ConfigError
+from heroes.assemble.server import privacy
+from heroes.errors import ConfigError, RunFolderError, TrainingError
+from heroes.messages import Lost
 from heroes.report import load_run
 from heroes.report.compare import compare
 from heroes.report.page import page
-from heroes.rounds import begin
+from heroes.rounds import begin, run_round
 from heroes.server.defence import norm
 from heroes.server.privacy import Privacy
+from heroes.server.sampling import Uniform
 from heroes.settings.config import Config
 from heroes.slices.cuts import Slice
 
@@ -92,6 +97,119 @@ def test_what_was_spent_is_in_the_records_and_the_report(tmp_path):
     assert "epsilon" in page(compare([load_run(tmp_path / "run")]))
 
 
+def by_hand(noise: float, rounds: int, *, drawn: tuple[int, int] | None, delta: float = 1e-5) -> float:
+    """What dp-accounting says of so many releases, with clients drawn (out of all, so many) or not."""
+    gaussian: dp.DpEvent = dp.GaussianDpEvent(noise / 2)
+    event = gaussian if drawn is None else dp.SampledWithoutReplacementDpEvent(*drawn, gaussian)
+    accountant = rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(event, rounds)
+    return accountant.get_epsilon(delta)
+
+
+def spent(run) -> float:
+    return run.records[-1].epsilon
+
+
+def test_drawing_counts_where_all_clients_may_be_drawn():
+    config = private(**{"federation.clients": 20, "privacy.noise": 4.0})
+    assert spent(heroes.run(config)) == pytest.approx(by_hand(4.0, 2, drawn=(20, 4)), rel=0.02)
+
+
+def test_in_real_time_it_does_not_since_few_may_be_connected():
+    real = {"engine.name": "flower", "engine.clock": "wall", "privacy.noise": 4.0}
+    config = private(**{"federation.clients": 20, **real})
+    assert privacy(config, Uniform()).epsilon(2) == pytest.approx(by_hand(4.0, 2, drawn=None), rel=0.02)
+
+
+def test_with_the_system_as_source_nobody_can_foresee_who_is_drawn_and_a_seed_makes_a_study():
+    drawn = {}
+    for source in ("seed", "system"):
+        runs = [heroes.run(private(**{"privacy.source": source, "federation.rounds": 1})) for _ in range(2)]
+        drawn[source] = [[client.client for client in run.records[0].clients] for run in runs]
+        assert [run.records[0].noise for run in runs] == [source] * 2
+        assert ("in a study" in str(runs[0].summary())) == (source == "seed")
+    assert drawn["seed"][0] == drawn["seed"][1]
+    assert drawn["system"][0] != drawn["system"][1]  # 4 of 40: one chance in 90,000 to be the same
+
+
+class Spoiling:
+    """Hands on what an engine gives; instead of what these clients trained, something else."""
+
+    def __init__(self, engine, clients, instead) -> None:
+        self.engine, self.clients, self.instead = engine, clients, instead
+
+    def run(self, plan, task):
+        tasks = {assignment.client: task(assignment) for assignment in plan}
+        for update in self.engine.run(plan, task):
+            mine = update.client in self.clients
+            yield self.instead(update, tasks[update.client]) if mine else update
+
+
+def refused(update, task):
+    return replace(update, tensors={name: tensor * math.nan for name, tensor in update.tensors.items()})
+
+
+def failed(update, task):
+    return Lost(update.client, "it broke")
+
+
+def astray(update, task):
+    return replace(update, nonce=0)
+
+
+def still(update, task):
+    return replace(update, tensors=task.tensors)
+
+
+@pytest.mark.parametrize("instead", [refused, failed, astray])
+def test_the_model_does_not_show_whether_an_update_was_refused_or_changed_nothing(world, instead):
+    """The same blocks get the same noise, and as many clients share it."""
+    federation = replace(world.federation(), privacy=replace(PRIVACY, clip=1.0))
+    begun = federation.strategy.begin(0)
+    victim = run_round(federation, begun)[1].clients[0].client
+    (model, entry), (other, honest) = (
+        run_round(replace(federation, engine=Spoiling(federation.engine, {victim}, what)), begun)
+        for what in (instead, still)
+    )
+    assert {lost.client for lost in entry.missing} == {victim}
+    assert not honest.missing
+    assert all(torch.equal(tensor, model.tensors[name]) for name, tensor in other.tensors.items())
+    assert model.memory.counters == other.memory.counters  # which blocks come next says nothing either
+
+
+def test_a_round_with_nothing_but_refused_updates_is_begun_again(world):
+    federation = replace(world.federation(), privacy=PRIVACY)
+    engine = Spoiling(federation.engine, range(100), refused)
+    with pytest.raises(TrainingError, match="never had the 1 updates it needs"):
+        run_round(replace(federation, engine=engine), federation.strategy.begin(0))
+
+
+def test_rounds_that_are_done_again_are_paid_for_again(tmp_path):
+    config = private(**{"privacy.source": "system", "privacy.noise": 4.0, "checkpoint.every": 2})
+    heroes.run(config.changed({"federation.rounds": 3}), out=tmp_path / "run")
+    (
+        tmp_path / "run" / "checkpoints" / "round-0000003.safetensors"
+    ).unlink()  # as if it had been killed in round 4
+    drawn = 40, 4
+    first = heroes.resume(tmp_path / "run", {"federation.rounds": 4})
+    assert spent(first) == pytest.approx(
+        by_hand(4.0, 4 + 2, drawn=drawn), rel=0.02
+    )  # 3, and 4 as far as it was
+    more = heroes.resume(tmp_path / "run", {"federation.rounds": 5})
+    assert spent(more) == pytest.approx(by_hand(4.0, 5 + 2, drawn=drawn), rel=0.02)  # which had ended well
+    (tmp_path / "run" / "privacy.json").write_text('{"repeated": "x"}')
+    with pytest.raises(RunFolderError, match="says 'x' rounds were repeated"):
+        heroes.resume(tmp_path / "run", {"federation.rounds": 6})
+
+
+def test_what_the_seed_repeats_is_paid_for_once(tmp_path):
+    config = private(**{"privacy.noise": 4.0, "checkpoint.every": 2, "federation.rounds": 3})
+    heroes.run(config, out=tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "round-0000003.safetensors").unlink()
+    again = heroes.resume(tmp_path / "run", {"federation.rounds": 4})
+    assert spent(again) == pytest.approx(by_hand(4.0, 4, drawn=(40, 4)), rel=0.02)
+
+
 def test_the_model_moves_by_no_more_than_the_clip_in_a_round():
     run = heroes.run(private(**{"training.learning_rate": 5.0, "privacy.noise": 1e-9, "privacy.clip": 0.01}))
     begun = begin(run.federation).tensors
@@ -106,6 +224,7 @@ def test_the_model_moves_by_no_more_than_the_clip_in_a_round():
         ({"robust.guard": True}, "robust.guard = false"),
         ({"robust.combine": "median"}, "combine = 'mean'"),
         ({"robust.clip": 1.0}, "clip = 'none'"),
+        ({"federation.target_loss": 0.1}, "cannot protect the training loss"),
     ],
 )
 def test_what_noise_cannot_protect_is_refused(changes, said):

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own
@@ -24,7 +24,7 @@ from heroes.errors import ConfigError, DataError, ModelError, TrainingError
 from heroes.fleet import step_flops
 from heroes.fleet.costs import MeanLoss
 from heroes.models.checking import refuse_another_function, remark_on_cuts, same_buffers
-from heroes.models.family import Family
+from heroes.models.family import Build, Family
 from heroes.planning.loads import Costs
 from heroes.seeds import Seed
 from heroes.settings.config import Config
@@ -54,7 +54,27 @@ def at_clients(
         )
     check_targets(settings, chosen)
     build = own.model or model_build(config, chosen)
+    check_layers(build)
     return Trainer(Family(build, config.model.max_width, config.model.rank_ratio), settings, device), chosen
+
+
+def check_layers(build: Build) -> None:
+    """ModelError for layers that can neither be cut nor trained. A model that cannot be built is its family's
+    matter.
+    """
+    try:
+        with torch.random.fork_rng(devices=[]):
+            found = dict(build(1).named_modules())
+    except Exception:
+        return
+    for name, layer in found.items():
+        what = f"layer {name!r} of the model" if name else "the model"
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise ModelError(
+                f"{what} is compiled by torch.jit and cannot be cut: give the plain module, and compile what run.model() gives"
+            )
+        if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) and layer.sparse:
+            raise ModelError(f"{what} has sparse=True: gradients of heroes are dense, so say sparse=False")
 
 
 def at_node(own: Own, text: str, client: int) -> tuple[Trainer, FederatedData]:
@@ -156,10 +176,12 @@ def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[
 
 
 def _dense_flops(family: Family, width: int, inputs: Tensor, targets: Tensor, mean: MeanLoss) -> int:
-    """Of a step of the plain model, in which no buffer may change."""
+    """Of a step of the plain model; no buffer may change in it, nor in a test."""
     module = family.dense(width).module
     with same_buffers(module):
-        return step_flops(module, inputs, targets, mean)
+        flops = step_flops(module, inputs, targets, mean)
+        module.eval()(inputs[:FEW])
+    return flops
 
 
 def remark(family: Family, train: Examples, progress: Progress | None) -> None:

@@ -75,7 +75,9 @@ def server_optimiser(config: Config) -> ServerOptimiser | None:
 
 
 def privacy(config: Config, chooser: Sampler) -> Privacy | None:
-    """What hides each client's part, if it is to be hidden."""
+    """What hides each client's part, if it is to be hidden. Where clients are drawn out of those that happen to be
+    there, of whom there may be few, that they are drawn does not count.
+    """
     p, f = config.privacy, config.federation
     if p.noise == 0:
         return None
@@ -87,9 +89,8 @@ def privacy(config: Config, chooser: Sampler) -> Privacy | None:
         )
     drawn = math.ceil(f.cohort * config.server.oversample)
     seed = config.seed if p.source == "seed" else None
-    return Privacy(
-        p.clip, p.noise, p.delta, f.clients, drawn, seed, sampled=config.faults.availability == "always"
-    )
+    everybody = config.faults.availability == "always" and config.engine.clock == "virtual"
+    return Privacy(p.clip, p.noise, p.delta, f.clients, drawn, seed, sampled=everybody)
 
 
 def feedback(strategy: Strategy) -> Feedback:

@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 failure, 2 the user's mistake, 130 interrupted. What a com
 standard output, progress and errors to standard error.
 """
 
-from heroes.cli import comparing, data, describing, flower, listing, running
-from heroes.cli.app import app, main
+from heroes.cli.start import main
 
-__all__ = ["app", "comparing", "data", "describing", "flower", "listing", "main", "running"]
+__all__ = ["main"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import Annotated, NoReturn
 
@@ -12,9 +11,9 @@ import typer
 from heroes import __version__
 from heroes.cli import launch
 from heroes.cli.console import err_console
+from heroes.cli.start import INTERRUPTED
 from heroes.errors import HeroesError
 
-INTERRUPTED = 130
 app = typer.Typer(
     name="heroes",
     help="Federated learning on heterogeneous edge devices.",
@@ -25,15 +24,17 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """Run the command line."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
-    if launch.rank() > 0:
-        _follow()
+def run() -> NoReturn:
+    """Run the command that the arguments name."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        err_console.print("interrupted; the rounds that were done are kept")
+        if launch.rank() > 0:
+            _follow()
+        code = app(standalone_mode=False) or 0
+        if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
+            raise KeyboardInterrupt
+        sys.exit(code)
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        err_console.print(str(error) or "interrupted", markup=False, soft_wrap=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()

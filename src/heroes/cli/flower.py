@@ -41,6 +41,8 @@ def init_command(
     if own:
         named["task"] = given.get("task", folder.resolve().name)
     config = options.configuration(experiment, strategy, settings, named)
+    if config.privacy.noise and "privacy.source" not in given:
+        config = config.changed({"privacy.source": "system"})  # nodes could foresee what comes from a seed
     files = {
         "pyproject.toml": _project(folder, config, "own_parts" if own else "heroes.flower_app"),
         "config.toml": _settings(config, seeded="seed" in given),

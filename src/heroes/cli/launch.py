@@ -11,14 +11,25 @@ _SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def rank() -> int:
-    """The number of this process. All but process 0 do what it says, and print nothing."""
-    return next((int(os.environ[name]) for name in _RANK if name in os.environ), 0)
+    """The number of this process. Those after 0 do what 0 says, and say nothing themselves."""
+    return _first(_RANK, 0)
 
 
 def size() -> int:
     """How many processes were started together."""
-    known = any(name in os.environ for name in _RANK)
-    return next((int(os.environ[name]) for name in _SIZE if name in os.environ), 1) if known else 1
+    return _first(_SIZE, 1) if any(os.environ.get(name) for name in _RANK) else 1
+
+
+def _first(names: tuple[str, ...], default: int) -> int:
+    """The first of these variables that says anything."""
+    for name in names:
+        if text := os.environ.get(name):
+            if not (text.isascii() and text.isdigit()):
+                raise ConfigError(
+                    f"the variable {name} is {text!r}; mpiexec sets it to a number, and outside of MPI it is not set"
+                )
+            return int(text)
+    return default
 
 
 def refuse_many(engine: str) -> None:

@@ -73,7 +73,7 @@ def _first_lines(functions: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _first_line(thing: Any) -> str:
-    return (thing.__doc__ or "").strip().splitlines()[0]
+    return (thing.__doc__ or "").strip().partition("\n")[0]
 
 
 def _first_line_in(module: str) -> str:

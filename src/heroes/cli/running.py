@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from heroes.cli import launch, options
-from heroes.cli.app import INTERRUPTED, app
+from heroes.cli.app import app
 from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
 from heroes.errors import HeroesError
 from heroes.settings.config import parse_setting
@@ -104,8 +105,7 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         if not (folder / "records.jsonl").exists():
             raise
-        err_console.print(f"interrupted; to go on: heroes resume {folder}", markup=False, soft_wrap=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise click.exceptions.Abort(f"interrupted; to go on: heroes resume {folder}") from None
 
 
 def _tell(finished: Run, folder: Path, as_json: bool, report: bool, quiet: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -79,14 +80,19 @@ def evaluate(
     model: LocalModel, examples: Examples, batch_size: int, device: torch.device, objective: Objective
 ) -> Score:
     """Score a loaded model on all examples."""
+    counted = chunks(examples, batch_size)
+    return total(
+        objective, [tally(model, examples, chunk, batch_size, device, objective) for chunk in counted]
+    )
+
+
+@contextmanager
+def testing() -> Iterator[None]:
+    """What goes wrong inside is one sentence: the user's model, loss and metrics can fail in any way."""
     try:
-        tallies = [
-            tally(model, examples, chunk, batch_size, device, objective)
-            for chunk in chunks(examples, batch_size)
-        ]
-    except Exception as error:  # the user's model, loss and metrics can fail in any way
+        yield
+    except Exception as error:
         raise untested(reason(error)) from error
-    return total(objective, tallies)
 
 
 def untested(why: str) -> TrainingError:

@@ -45,11 +45,7 @@ class DataOptions:
 
     def root(self, name: str) -> Path:
         """The file or folder that holds the named data set, or an error that says what to do."""
-        path = (
-            Path(self.source).expanduser()
-            if self.source is not None
-            else data_directory(self.directory) / name
-        )
+        path = _expanded(self.source) if self.source is not None else data_directory(self.directory) / name
         if not path.exists():
             raise DataError(
                 f"there is no {name} data at {path}; get it by `heroes data get {name}`, or give the path of "
@@ -78,13 +74,23 @@ Loader = Callable[[DataOptions], Dataset]
 def data_directory(given: str | Path | None = None) -> Path:
     """Where data sets lie: the given folder, else $HEROES_DATA, else the platform's folder for user data."""
     if given is not None:
-        return Path(given).expanduser()
+        return _expanded(given)
     if own := os.environ.get("HEROES_DATA"):
-        return Path(own).expanduser()
+        return _expanded(own)
     if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        base = _expanded(os.environ.get("LOCALAPPDATA") or "~/AppData/Local")
     elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
+        base = _expanded("~/Library/Application Support")
     else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+        base = _expanded(os.environ.get("XDG_DATA_HOME") or "~/.local/share")
     return base / "heroes"
+
+
+def _expanded(path: str | Path) -> Path:
+    """A path in which ~ is the user's home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise DataError(
+            f"there is no home directory for {str(path)!r}: set HOME, or say where data lies by HEROES_DATA or data.directory"
+        ) from None

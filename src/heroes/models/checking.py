@@ -1,8 +1,8 @@
 """Tries a family on a few real examples, which shows what shapes cannot.
 
-Refused are buffers that change in training and modules that do not read their weights from their layers. A
-narrow model should be a part of the wide one: with the other channels at zero both give the same; if not,
-there is a remark.
+Refused are buffers that change and modules that do not read their weights from their layers. A narrow
+model should be a part of the wide one: with the other channels at zero both give the same; if not, there is
+a remark.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def same_buffers(module: nn.Module) -> Iterator[None]:
     for path, now in buffers(module).items():
         if not _equal(before.get(path), now):
             raise ModelError(
-                f"buffer {path!r} changes in training, but clients send parameters only; make it an "
-                "nn.Parameter, compute it from the batch, or leave it out (a norm of the weights: "
+                f"buffer {path!r} changes in training or testing, but clients send parameters only; make it an nn.Parameter, "
+                "compute it from the batch, or leave it out (a norm of the weights: "
                 "torch.nn.utils.parametrizations.weight_norm instead of spectral_norm)"
             )
 

@@ -37,9 +37,10 @@ class Summary:
     counter_variance: float | None
     missing: dict[str, int]  # lost updates by cause
     repeated: int  # attempts at rounds that too few answered
-    epsilon: float | None  # privacy spent
+    epsilon: float | None  # privacy spent, if `noise` is not drawn from the seed
     stopped: str | None  # None: the run did not finish
     clock: str = "virtual"  # what seconds are
+    noise: str | None = None
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Summary:
@@ -68,6 +69,7 @@ class Summary:
             epsilon=last.epsilon,
             stopped=last.stopped,
             clock=last.clock,
+            noise=last.noise,
         )
 
     @property
@@ -105,9 +107,15 @@ class Summary:
         sometimes = [
             ("lost updates", lost),
             ("begun again", f"{self.repeated} times, since too few answered" if self.repeated else ""),
-            ("privacy spent", "" if self.epsilon is None else f"epsilon {self.epsilon:.2f}"),
+            ("privacy spent", self._spent()),
         ]
         return [*rows, *((name, text) for name, text in sometimes if text)]
+
+    def _spent(self) -> str:
+        if self.epsilon is None:
+            return ""
+        study = "" if self.noise == "system" else ' in a study; privacy.source = "system" would spend that'
+        return f"epsilon {self.epsilon:.2f}{study}"
 
     def __str__(self) -> str:
         return "\n".join(printable(f"{name + ':':<15}{text}") for name, text in self.lines())

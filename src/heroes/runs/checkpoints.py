@@ -116,7 +116,9 @@ def _check_name(path: Path, round_number: int) -> None:
 
 
 def _check_settings(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise an error that names the first setting that has changed; new settings do not count."""
+    """An error that names the first setting that is another now. One that was not known then does not count."""
+    if not isinstance(then, Mapping):
+        raise TypeError("its settings are not by name")
     for key, value in now.items():
         if key in then and then[key] != value:
             raise AnotherRunError(

@@ -125,7 +125,8 @@ def _memory(found: Any, begin: Any) -> Any:
         return None
     _check_whole_numbers(found)
     memory = TypeAdapter(type(begin)).validate_python(found)
-    if hasattr(memory, "fits") and not memory.fits(begin):
+    fits = getattr(memory, "fits", None)
+    if callable(fits) and not fits(begin):
         raise ValueError("what its strategy remembers cannot be of a run with this configuration")
     return memory
 

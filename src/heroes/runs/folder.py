@@ -19,6 +19,7 @@ from heroes.errors import RunFolderError
 from heroes.messages import RoundRecord, ServerState, plain
 from heroes.runs import checkpoints, final
 from heroes.runs.files import draft_of, flush_folder, write_changed
+from heroes.runs.spending import SPENT
 
 if sys.platform != "win32":
     import fcntl
@@ -74,7 +75,7 @@ class RunFolder:
     def _clear(self, everything: bool) -> None:
         """Take away what a process left that was killed while it wrote, or everything of another run."""
         self.path.mkdir(parents=True, exist_ok=True)
-        for name in FILES:
+        for name in (*FILES, SPENT):
             draft_of(self.path / name).unlink(missing_ok=True)
             if everything:
                 (self.path / name).unlink(missing_ok=True)

@@ -28,6 +28,7 @@ from heroes.runs.configured import extended, of_folder
 from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, version_of, write_end
 from heroes.runs.interrupts import finishing_first
 from heroes.runs.resuming import last_state, rounds_on_record
+from heroes.runs.spending import counting_again
 from heroes.runs.trackers import Audience, chosen
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
@@ -111,14 +112,14 @@ def run(
             assembled(config, opener, own, on_progress) as federation,
             nullcontext() if out is None else held(Path(out)),
         ):  # the engine may take long to close
-            origins = own.origins(config)
-            text, bound = configured.text(config), configured.bound(config)
-            folder = (
-                None
-                if out is None
-                else RunFolder(Path(out), text, origins, overwrite=overwrite, settings=bound)
-            )
+            folder = None if out is None else _fresh(Path(out), config, own, overwrite)
             return _train(federation, config, folder, on_round, audience)
+
+
+def _fresh(path: Path, config: Config, own: Own, overwrite: bool) -> RunFolder:
+    """The folder of a run that begins."""
+    text, bound = configured.text(config), configured.bound(config)
+    return RunFolder(path, text, own.origins(config), overwrite=overwrite, settings=bound)
 
 
 def resume(
@@ -157,6 +158,7 @@ def resume(
             origins = own.origins(config)
             if done and state.round == len(done) and (reason := stop_rule(config).reason(done[-1])):
                 return _finished(federation, config, path, origins, state, reason)
+            federation = counting_again(federation, path, done, state.round)
             text = None if before == config else configured.text(config)
             kept = RunFolder(path, text, origins, after=state.round, settings=configured.bound(config))
             return _train(federation, config, kept, on_round, audience, state, done)

@@ -20,6 +20,7 @@ from heroes.client.extras import Extra
 from heroes.messages import Assignment, Lost, Tensors, Update
 
 MOST_SAMPLES = 2**40  # more than any client can hold
+_ANSWERS = ("failed", "silent")  # causes that are the client's doing, not that of time or of its network
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,11 @@ class Expected:
 
 
 class Pairing:
-    """Iterate once for (assignment, update) in plan order.
+    """Iterate once for (assignment, update) in plan order; then `lost` says who is missing and why,
+    `answered` who is not.
 
-    Afterwards `lost` says who is missing and why, and `answered` who is not.
+    Under privacy nobody may learn from the model that an answer was refused: with `unchanged`, what a client was
+    sent, such an answer is handed on as one that changes nothing, and `stood_in` has its client.
     """
 
     def __init__(
@@ -47,10 +50,13 @@ class Pairing:
         plan: Sequence[Assignment],
         updates: Iterator[Update | Lost],
         expected: Callable[[Assignment], Expected],
+        unchanged: Callable[[Assignment], Tensors] | None = None,
     ) -> None:
         self.plan = plan
         self.updates = updates
         self.expected = expected
+        self.unchanged = unchanged
+        self.stood_in: set[int] = set()
         self.lost: list[Lost] = []
         self.answered: dict[int, tuple[int, float | None]] = {}  # client: samples, loss
 
@@ -74,6 +80,11 @@ class Pairing:
         for n in range(turn, len(self.plan)):
             yield from self._hand_on(n, waiting.get(n, Lost(self.plan[n].client, "no answer", "silent")))
 
+    @property
+    def counted(self) -> set[int]:
+        """The clients whose answers were handed on, as they were or as no change."""
+        return {*self.answered, *self.stood_in}
+
     def refuse(self, client: int, reason: str, cause: str) -> None:
         """Take back an answer that was handed on, because it does not count after all."""
         self.answered.pop(client, None)
@@ -85,6 +96,10 @@ class Pairing:
     def _hand_on(self, n: int, update: Update | Lost) -> Iterator[tuple[Assignment, Update]]:
         if isinstance(update, Lost):
             self.lost.append(update)
+            if self.unchanged is not None and (update.arrived or update.cause in _ANSWERS):
+                a = self.plan[n]
+                self.stood_in.add(a.client)
+                yield a, Update(a.client, a.round, self.unchanged(a), samples=1, nonce=a.nonce)
         else:
             loss = update.loss
             self.answered[update.client] = update.samples, None if math.isnan(loss) else loss

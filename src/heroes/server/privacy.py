@@ -3,7 +3,11 @@
 Every change is clipped to norm C, and Gaussian noise of deviation z C is laid on the sum of changes, so that
 a value held by n clients gets noise of deviation z C / n. How much privacy that spends is counted by Google's
 dp-accounting for sampling without replacement: neighbours differ in one client's data, so one client can move
-the sum by 2 C, and the accountant is told z / 2.
+the sum by 2 C, and the accountant hears z / 2.
+
+That clients are drawn at random helps to hide them only while nobody knows who was drawn. With randomness of the
+system nobody does; with the seed, epsilon is a study's: what the same run would spend whose draws and noise are
+secret.
 """
 
 from __future__ import annotations
@@ -26,9 +30,8 @@ _ORDERS = (*range(2, 17), 20, 24, 28, 32, 40, 48, 64, 96, 128, 256, 512)  # of t
 
 @dataclass(frozen=True)
 class Privacy:
-    """`drawn` of `clients` take part in a round; `sampled` says that they are drawn at random.
-
-    Random drawing helps to hide them.
+    """`drawn` of `clients` take part in every round; `sampled` says that they are drawn at random out of all of
+    them, which helps to hide them. `repeated` rounds were done before a run was interrupted, and done again.
     """
 
     clip: float
@@ -36,8 +39,9 @@ class Privacy:
     delta: float
     clients: int
     drawn: int
-    seed: int | None  # of the noise; None is the system's randomness
+    seed: int | None  # of noise and draws; None is the system's randomness
     sampled: bool = True
+    repeated: int = 0
 
     def __post_init__(self) -> None:
         try:
@@ -47,11 +51,18 @@ class Privacy:
                 "privacy.noise needs an accountant; say pip install 'heroes-fl[privacy]'"
             ) from None
 
+    @property
+    def source(self) -> str:
+        """Where randomness comes from, as records have it."""
+        return "system" if self.seed is None else "seed"
+
+    def stream(self, *names: str | int) -> np.random.Generator:
+        """Of the seed, or of the system: then it is another one every time."""
+        return np.random.default_rng() if self.seed is None else seeds.stream(self.seed, *names)
+
     def noised(self, tensors: Tensors, cuts: Iterable[Cut], round_number: int) -> dict[str, Tensor]:
         """The tensors after a round with noise on what the holders of these cuts have changed."""
-        rng = (
-            np.random.default_rng() if self.seed is None else seeds.stream(self.seed, "privacy", round_number)
-        )
+        rng = self.stream("privacy", round_number)
         counts = holders(tensors, cuts)
         return {
             name: self._noised(tensor, counts[name], rng) if name in counts else tensor
@@ -71,5 +82,5 @@ class Privacy:
         if self.sampled:
             event = dp.SampledWithoutReplacementDpEvent(self.clients, self.drawn, event)
         accountant = RdpAccountant(_ORDERS, dp.NeighboringRelation.REPLACE_ONE)
-        accountant.compose(event, rounds)
+        accountant.compose(event, rounds + self.repeated)
         return float(accountant.get_epsilon(self.delta))

@@ -14,6 +14,7 @@ from heroes.contracts import Timing
 from heroes.fleet.wall import learned
 from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState, plain
 from heroes.server.pairing import Pairing
+from heroes.server.privacy import Privacy
 
 M = TypeVar("M")
 
@@ -59,7 +60,12 @@ class Attempt(Generic[M]):
 
 
 def record(
-    tried: Attempt[M], abandoned: Sequence[Abandoned], *, idle: float, clock: str, epsilon: float | None
+    tried: Attempt[M],
+    abandoned: Sequence[Abandoned],
+    *,
+    idle: float,
+    clock: str,
+    privacy: Privacy | None = None,
 ) -> tuple[ServerState[M], RoundRecord]:
     """Add the round's time and traffic to the state, and write the round down."""
     plan, answers, timing = tried.plan, tried.answers, tried.timing
@@ -86,7 +92,8 @@ def record(
         abandoned=tuple(abandoned),
         idle=idle,
         clock=clock,
-        epsilon=epsilon,
+        epsilon=None if privacy is None else privacy.epsilon(state.round),
+        noise=None if privacy is None else privacy.source,
     )
 
 

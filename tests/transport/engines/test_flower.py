@@ -360,6 +360,12 @@ def test_an_answer_that_is_none_costs_its_client_only(tiny, answer, reason):
     assert sum(client.loss is not None for client in entry.clients) == 5
 
 
+def test_an_error_in_testing_is_one_sentence(tiny):
+    there, _, _ = tiny()
+    with pytest.raises(TrainingError, match=r"^the model could not be tested: KeyError: "):
+        there.engine.score({}, 2)()
+
+
 def test_an_answer_that_comes_late_is_counted_in_the_round_in_which_it_comes(tiny):
     there, here, grid = tiny(task_seconds=0.05)
     state = here.strategy.begin(0)
@@ -644,6 +650,13 @@ def test_the_seed_stays_on_the_server(nodes, tmp_path, monkeypatch):
     travelled += [file.read_text() for file in (tmp_path / "app").iterdir() if file.is_file()]
     assert not [text for text in travelled if str(seed) in str(text)]
     assert flower_app.lead({**settings, "rounds": 2}, NOTHING, nodes).config.seed == seed
+
+
+def test_an_app_with_privacy_draws_from_the_system_unless_told_otherwise(tmp_path):
+    private = ["--set", "privacy.noise=1.0", "--set", "strategy.pace=constant"]
+    for name, options, source in (("a", [], "system"), ("b", ["--set", "privacy.source=seed"], "seed")):
+        init(tmp_path / name, *private, *options)
+        assert f'source = "{source}"' in (tmp_path / name / "config.toml").read_text()
 
 
 def test_a_width_that_there_is_not_is_said_at_the_end(app, nodes, tmp_path):

@@ -11,6 +11,7 @@ from heroes.client.evaluation import Tally, chunks, evaluate, tally, total
 from heroes.client.objectives import CLASSIFICATION
 from heroes.client.training import LocalSettings, Trainer
 from heroes.data import FederatedData
+from heroes.errors import TrainingError
 from heroes.messages import Lost, Score, Task
 from heroes.rounds import run_round
 from heroes.slices.cuts import cut_out
@@ -102,6 +103,12 @@ def test_a_score_counts_every_example_once_whatever_the_chunks(world, batch_size
     assert total(aim, parts) == whole
     assert whole.accuracy == at_once.accuracy
     assert whole.loss == pytest.approx(at_once.loss, rel=1e-6)
+
+
+def test_a_model_that_cannot_be_loaded_for_its_test_is_one_sentence(world):
+    federation = world.federation()
+    with pytest.raises(TrainingError, match=r"^the model could not be tested: KeyError: "):
+        federation.engine.score({}, 2)()
 
 
 def test_losses_are_added_in_double_precision():

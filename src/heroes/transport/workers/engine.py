@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from heroes.client.evaluation import Tally, chunks, total, untested
+from heroes.client.evaluation import Tally, chunks, testing, total, untested
 from heroes.client.objectives import Objective
 from heroes.client.training import one_thread
 from heroes.data.examples import FederatedData
@@ -131,7 +131,8 @@ class WorkerEngine:
                     test.note(parts[n], answer)
         if test.left:
             raise untested(test.error)
-        return total(self.objective, [test.found[chunk] for chunk in sorted(test.found)])
+        with testing():
+            return total(self.objective, [test.found[chunk] for chunk in sorted(test.found)])
 
     def present(self) -> None:
         """Everybody can be asked."""

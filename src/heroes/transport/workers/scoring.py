@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heroes.client.evaluation import evaluate
+from heroes.client.evaluation import evaluate, testing
 from heroes.client.training import Trainer, one_thread
 from heroes.data.examples import FederatedData
 from heroes.fleet.faults import Mask
@@ -24,7 +24,7 @@ class Scoring:
 
     def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
         def found() -> Score:
-            with one_thread():
+            with one_thread(), testing():
                 trainer = self.trainer
                 model, objective = trainer.loaded(tensors, width), trainer.settings.objective
                 return evaluate(model, self.data.test, self.batch_size, trainer.device, objective)
