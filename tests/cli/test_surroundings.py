@@ -1,6 +1,4 @@
-"""Odd surroundings of the command line: docstrings stripped, variables of MPI left empty, no home, Ctrl-C while
-it is still being imported.
-"""
+"""Odd surroundings of the command line: no docstrings, empty variables of MPI, no home, an early Ctrl-C."""
 
 from __future__ import annotations
 
@@ -94,7 +92,8 @@ def test_whoever_is_interrupted_while_it_is_imported_leaves_in_one_line(
 
 
 def test_who_was_told_not_to_heed_ctrl_c_does_not(tmp_path: Path) -> None:
-    code = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    ignore = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    code = f"{ignore}; os.execv(sys.executable, sys.argv[1:])"
     command = [sys.executable, "-X", "importtime", *MODULE, "list", "strategies"]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True

@@ -80,7 +80,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def gone_on(folder: Path, rounds: int, replaces: bytes | None = None) -> None:
-    """What a user would do next: resume, and where nothing is there to go on from, or another run still is, run."""
+    """What a user would do next: resume, or run if there is nothing to resume or still another run."""
     there = folder / "config.toml"
     if replaces is not None and there.exists() and there.read_bytes() == replaces:
         run(config(rounds), out=folder, overwrite=True)

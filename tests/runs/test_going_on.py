@@ -1,5 +1,6 @@
-"""A run goes on only as itself: files that were cut off, edited or mixed up are refused by name, and a finished run
-whose process was killed too early gets what it lacks.
+"""A run goes on only as itself: files that were cut off, edited or mixed up are refused by name.
+
+A finished run whose process was killed too early gets what it lacks.
 """
 
 from __future__ import annotations

@@ -59,8 +59,9 @@ def at_clients(
 
 
 def check_layers(build: Build) -> None:
-    """ModelError for layers that can neither be cut nor trained. A model that cannot be built is its family's
-    matter.
+    """Raise a ModelError for layers that can neither be cut nor trained.
+
+    A model that cannot be built is reported by its family.
     """
     try:
         with torch.random.fork_rng(devices=[]):
@@ -71,7 +72,8 @@ def check_layers(build: Build) -> None:
         what = f"layer {name!r} of the model" if name else "the model"
         if isinstance(layer, torch.jit.ScriptModule):
             raise ModelError(
-                f"{what} is compiled by torch.jit and cannot be cut: give the plain module, and compile what run.model() gives"
+                f"{what} is compiled by torch.jit and cannot be cut: give the plain module, and compile what "
+                "run.model() gives"
             )
         if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) and layer.sparse:
             raise ModelError(f"{what} has sparse=True: gradients of heroes are dense, so say sparse=False")

@@ -75,8 +75,9 @@ def server_optimiser(config: Config) -> ServerOptimiser | None:
 
 
 def privacy(config: Config, chooser: Sampler) -> Privacy | None:
-    """What hides each client's part, if it is to be hidden. Where clients are drawn out of those that happen to be
-    there, of whom there may be few, that they are drawn does not count.
+    """What hides each client's part, if it is to be hidden.
+
+    If clients are drawn out of those that happen to be there, who may be few, the drawing does not count.
     """
     p, f = config.privacy, config.federation
     if p.noise == 0:

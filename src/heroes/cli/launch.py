@@ -26,7 +26,8 @@ def _first(names: tuple[str, ...], default: int) -> int:
         if text := os.environ.get(name):
             if not (text.isascii() and text.isdigit()):
                 raise ConfigError(
-                    f"the variable {name} is {text!r}; mpiexec sets it to a number, and outside of MPI it is not set"
+                    f"the variable {name} is {text!r}; mpiexec sets it to a number, and outside of MPI it is "
+                    "not set"
                 )
             return int(text)
     return default

@@ -92,5 +92,6 @@ def _expanded(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise DataError(
-            f"there is no home directory for {str(path)!r}: set HOME, or say where data lies by HEROES_DATA or data.directory"
+            f"there is no home directory for {str(path)!r}: set HOME, or say where data lies by HEROES_DATA "
+            "or data.directory"
         ) from None

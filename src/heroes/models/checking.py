@@ -33,8 +33,8 @@ def same_buffers(module: nn.Module) -> Iterator[None]:
     for path, now in buffers(module).items():
         if not _equal(before.get(path), now):
             raise ModelError(
-                f"buffer {path!r} changes in training or testing, but clients send parameters only; make it an nn.Parameter, "
-                "compute it from the batch, or leave it out (a norm of the weights: "
+                f"buffer {path!r} changes in training or testing, but clients send parameters only; make it "
+                "an nn.Parameter, compute it from the batch, or leave it out (a norm of the weights: "
                 "torch.nn.utils.parametrizations.weight_norm instead of spectral_norm)"
             )
 

@@ -116,7 +116,7 @@ def _check_name(path: Path, round_number: int) -> None:
 
 
 def _check_settings(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """An error that names the first setting that is another now. One that was not known then does not count."""
+    """Raise an error that names the first setting that has changed; new settings do not count."""
     if not isinstance(then, Mapping):
         raise TypeError("its settings are not by name")
     for key, value in now.items():

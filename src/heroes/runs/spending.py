@@ -1,7 +1,7 @@
-"""Rounds that are done again after an interruption, which privacy pays for twice: clients may have seen both models.
+"""Counts rounds that are done again after an interruption, since privacy pays for them twice.
 
-Randomness of the system does not repeat, so such a round is another one. How many there were is in a file of the run
-folder, which is written before any of them is done again.
+Clients may have seen both models, and the system's randomness does not repeat, so such a round is another
+one. How many there were is in a file of the run folder, which is written before any of them is done again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPENT = "privacy.json"
 def counting_again(
     federation: Federation, folder: Path, done: Sequence[RoundRecord], after: int
 ) -> Federation:
-    """The federation that goes on after so many of the rounds that are done, with the others counted as well."""
+    """The federation that goes on after so many of the rounds done, with the others counted as spent."""
     privacy = federation.privacy
     if privacy is None or (privacy.seed is not None and federation.clock.name == "virtual"):
         return federation  # the same rounds come out again, to the bit

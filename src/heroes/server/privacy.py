@@ -3,11 +3,11 @@
 Every change is clipped to norm C, and Gaussian noise of deviation z C is laid on the sum of changes, so that
 a value held by n clients gets noise of deviation z C / n. How much privacy that spends is counted by Google's
 dp-accounting for sampling without replacement: neighbours differ in one client's data, so one client can move
-the sum by 2 C, and the accountant hears z / 2.
+the sum by 2 C, and the accountant is told z / 2.
 
-That clients are drawn at random helps to hide them only while nobody knows who was drawn. With randomness of the
-system nobody does; with the seed, epsilon is a study's: what the same run would spend whose draws and noise are
-secret.
+That clients are drawn at random helps to hide them only while nobody knows who was drawn. With the system's
+randomness nobody does; with the seed, epsilon is for a study: what the same run would spend if its draws and
+noise were secret.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ _ORDERS = (*range(2, 17), 20, 24, 28, 32, 40, 48, 64, 96, 128, 256, 512)  # of t
 
 @dataclass(frozen=True)
 class Privacy:
-    """`drawn` of `clients` take part in every round; `sampled` says that they are drawn at random out of all of
-    them, which helps to hide them. `repeated` rounds were done before a run was interrupted, and done again.
+    """What privacy costs and adds: `drawn` of `clients` take part in every round.
+
+    `sampled` says that they are drawn at random out of all of them, which helps to hide them. `repeated`
+    rounds were done before a run was interrupted, and done again.
     """
 
     clip: float

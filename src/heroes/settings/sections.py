@@ -327,8 +327,8 @@ class PrivacyConfig(Section):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     """the chance that the promise may fail, at which epsilon is reported; well below 1 / clients"""
     source: Literal["seed", "system"] = "seed"
-    """where noise and the draw of clients come from: the seed, which repeats a study, whose epsilon is what a run
-    with secret draws would spend; or the system, which nobody can predict
+    """where noise and the draw of clients come from: the seed, which repeats a study, whose epsilon is what a
+    run with secret draws would spend; or the system, which nobody can predict
     """
 
 
