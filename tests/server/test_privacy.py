@@ -192,9 +192,8 @@ def test_rounds_that_are_done_again_are_paid_for_again(tmp_path):
     ).unlink()  # as if it had been killed in round 4
     drawn = 40, 4
     first = heroes.resume(tmp_path / "run", {"federation.rounds": 4})
-    assert spent(first) == pytest.approx(
-        by_hand(4.0, 4 + 2, drawn=drawn), rel=0.02
-    )  # 3, and 4 as far as it was
+    # 3, and 4 as far as it was
+    assert spent(first) == pytest.approx(by_hand(4.0, 4 + 2, drawn=drawn), rel=0.02)
     more = heroes.resume(tmp_path / "run", {"federation.rounds": 5})
     assert spent(more) == pytest.approx(by_hand(4.0, 5 + 2, drawn=drawn), rel=0.02)  # which had ended well
     (tmp_path / "run" / "privacy.json").write_text('{"repeated": "x"}')

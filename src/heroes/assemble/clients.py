@@ -59,8 +59,9 @@ def at_clients(
 
 
 def check_layers(build: Build) -> None:
-    """ModelError for layers that can neither be cut nor trained. A model that cannot be built is its family's
-    matter.
+    """Raise a ModelError for layers that can neither be cut nor trained.
+
+    A model that cannot be built is reported by its family.
     """
     try:
         with torch.random.fork_rng(devices=[]):

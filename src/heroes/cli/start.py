@@ -12,9 +12,8 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line."""
-    heeded = (
-        signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-    )  # a job in the background may be told not to
+    # a job in the background may be told not to
+    heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     _on_signals(_leave, heeded)
     from heroes.cli import commands  # takes a while, and must not be left half done
 

@@ -38,8 +38,7 @@ class Expected:
 
 
 class Pairing:
-    """Iterate once for (assignment, update) in plan order; then `lost` says who is missing and why,
-    `answered` who is not.
+    """Iterate once for (assignment, update) in plan order.
 
     Under privacy nobody may learn from the model that an answer was refused: with `unchanged`, what a client
     was sent, such an answer is handed on as one that changes nothing, and `stood_in` has its client.

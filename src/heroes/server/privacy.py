@@ -3,7 +3,7 @@
 Every change is clipped to norm C, and Gaussian noise of deviation z C is laid on the sum of changes, so that
 a value held by n clients gets noise of deviation z C / n. How much privacy that spends is counted by Google's
 dp-accounting for sampling without replacement: neighbours differ in one client's data, so one client can move
-the sum by 2 C, and the accountant hears z / 2.
+the sum by 2 C, and the accountant is told z / 2.
 
 That clients are drawn at random helps to hide them only while nobody knows who was drawn. With randomness of
 the system nobody does; with the seed, epsilon is a study's: what the same run would spend whose draws and
