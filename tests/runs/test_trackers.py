@@ -72,7 +72,9 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(where: str) -> Non
     run = heroes.run(small(), track=[bad, good], on_progress=lambda what, done, total: said.append(what))
     assert len(run.records) == 3
     assert good.lines[1:] == [1, 2, 3, "end"]
-    assert [text for text in said if "tracker" in text] == ["the tracker 'Diary' failed and hears no more of this run: OSError: the pen broke"]
+    assert [text for text in said if "tracker" in text] == [
+        "the tracker 'Diary' failed and hears no more of this run: OSError: the pen broke"
+    ]
     assert bad.lines.count("end") == (where == "end")
 
 
