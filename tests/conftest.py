@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+from patience import patience
 from torch import nn
 
 from heroes import seeds
@@ -37,6 +38,14 @@ from heroes.transport.engines.in_process import InProcessEngine
 settings.register_profile("heroes", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("heroes")
 torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Limits of tests are as long as this machine needs them."""
+    for item in items:
+        own = item.get_closest_marker("timeout")
+        seconds = float(own.args[0] if own and own.args else config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(patience(seconds)), append=False)
 
 
 USUAL = {"tau": 6, "step_limit": 0.02}  # where a strategy has them

@@ -9,13 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import patience
 
 HEROES = [sys.executable, "-m", "heroes.cli"]
 
 
 def heroes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*HEROES, *arguments], capture_output=True, text=True, timeout=90, cwd=cwd, check=False
+        [*HEROES, *arguments], capture_output=True, text=True, timeout=patience(240), cwd=cwd, check=False
     )
 
 
@@ -129,7 +130,7 @@ def test_an_interrupted_run_exits_130_and_keeps_the_rounds_done(tmp_path: Path, 
         assert time.monotonic() < deadline, "no round was written"
         time.sleep(0.1)
     os.kill(process.pid, how)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=patience(240))
     assert process.returncode == 130
     assert "Traceback" not in said
     assert records.read_text().endswith("\n")

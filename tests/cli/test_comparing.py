@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hand_made import write_houses, write_run
+from patience import patience
 
 HEROES = [sys.executable, "-m", "heroes.cli"]
 pytestmark = pytest.mark.timeout(400)  # four runs and a page; on a busy machine that takes its time
@@ -25,7 +26,7 @@ QUICK = [
 
 def heroes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*HEROES, *arguments], capture_output=True, text=True, timeout=360, cwd=cwd, check=False
+        [*HEROES, *arguments], capture_output=True, text=True, timeout=patience(360), cwd=cwd, check=False
     )
 
 

@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import patience
 
 HEROES = [sys.executable, "-m", "heroes.cli"]
 
 
 def heroes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*HEROES, *arguments], capture_output=True, text=True, timeout=90, cwd=cwd, check=False
+        [*HEROES, *arguments], capture_output=True, text=True, timeout=patience(240), cwd=cwd, check=False
     )
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import patience
 
 MODULE = ["-m", "heroes.cli"]
 NOBODY = ["unshare", "--user", "--map-user=54321"]  # whom the machine knows no home of
@@ -25,7 +26,9 @@ def heroes(
     if not surroundings.get("HOME"):
         surroundings.pop("HOME", None)
     command = [*before, sys.executable, *options, *MODULE, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=surroundings)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=patience(300), check=False, env=surroundings
+    )
 
 
 def test_without_assertions_and_docstrings_everything_works(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from flwr.app.error import Error
 from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.task_identity import TaskIdentity
+from patience import patience
 from safetensors.torch import load_file
 
 import heroes
@@ -130,7 +131,7 @@ def tiny(world):
 def job(name, folder):
     """A job of `flower_job` in a process of its own, which says nothing."""
     command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), name, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(580))
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -604,7 +605,10 @@ def init(folder, *options, seeded=True):
     settings += ["seed=0"] if seeded else []
     command = [sys.executable, "-m", "heroes.cli", "flower", "init", str(folder), *options]
     done = subprocess.run(
-        [*command, *(w for s in settings for w in ("--set", s))], capture_output=True, text=True, timeout=60
+        [*command, *(w for s in settings for w in ("--set", s))],
+        capture_output=True,
+        text=True,
+        timeout=patience(240),
     )
     assert done.returncode == 0, done.stderr
     return command
@@ -617,7 +621,7 @@ def app(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "app"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text("[superlink]\n")  # as in the folder of Flower's own settings
-    again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=patience(240))
     assert (again.returncode, "already" in again.stderr) == (2, True)
     return tmp_path / "app"
 
@@ -720,7 +724,7 @@ def test_own_models_and_data_are_refused_in_the_simulation(world):
 def test_without_flower_one_sentence_says_what_to_install():
     code = "import sys; sys.modules['flwr'] = None; from heroes.cli import main; main()"
     command = [sys.executable, "-c", code, "run", "digits", "--engine", "flower"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(240))
     assert done.returncode == 2
     assert done.stderr.startswith("error: Flower is not there")
     assert "heroes-fl[flower]" in done.stderr
@@ -751,7 +755,7 @@ def test_ctrl_c_ends_everything(tmp_path):
         left = descendants(process.pid)
         assert left
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1].splitlines()
+        said = process.communicate(timeout=patience(240))[1].splitlines()
         assert process.returncode == 130
         assert said[-1].startswith("interrupted; to go on: heroes resume")
         assert all(line.startswith(("digits/heroes round", "waiting for nodes")) for line in said[:-1]), said

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from patience import patience
 from safetensors.torch import load_file
 
 import heroes
@@ -60,7 +61,7 @@ def started(*command: str, **env: str) -> Iterator[subprocess.Popen[str]]:
 
 def finished(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
     with started(*command, **env) as process:
-        out, err = process.communicate(timeout=110)
+        out, err = process.communicate(timeout=patience(240))
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
@@ -79,8 +80,8 @@ def session_of(leader: int) -> dict[int, str]:
     return found
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(true: Callable[[], bool], seconds: float = 200.0) -> None:
+    deadline = time.monotonic() + patience(seconds)
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -222,7 +223,7 @@ def test_ctrl_c_ends_everything_and_the_run_can_go_on(tmp_path):
     with running(tmp_path / "run", 3) as (process, ranks):
         assert len(ranks) == 3
         os.kill(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=patience(240))
         assert process.returncode != 0
         assert "Traceback" not in said
         wait_until(lambda: session_of(process.pid) == {})
@@ -245,7 +246,7 @@ def test_ctrl_c_ends_everything_and_the_run_can_go_on(tmp_path):
 def test_when_rank_0_is_interrupted_the_others_leave_well(tmp_path):
     with running(tmp_path / "run") as (process, ranks):
         os.kill(ranks[0], signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=patience(240))
         assert process.returncode == 130
         assert "interrupted; to go on: heroes resume" in said
         assert "Traceback" not in said

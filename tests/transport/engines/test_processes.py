@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import torch
+from patience import patience
 from torch import nn
 
 import heroes
@@ -63,8 +64,8 @@ def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(true: Callable[[], bool], seconds: float = 200.0) -> None:
+    deadline = time.monotonic() + patience(seconds)
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -439,7 +440,7 @@ def test_ctrl_c_ends_the_run_and_its_workers_without_a_traceback(tmp_path):
     with started(tmp_path) as process:
         assert len(session_of(process.pid)) == 3
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all of them
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=patience(240))
         assert process.returncode == 130
         assert "Traceback" not in said
         wait_until(lambda: session_of(process.pid) == [])
