@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "waiting"))
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
 from own_strategy import FedRolex  # type: ignore[import-not-found]
