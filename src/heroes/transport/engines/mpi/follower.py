@@ -57,7 +57,7 @@ class _Server:
         try:
             while len(parcel := self.post.receive()[1]):
                 frame = self.codec.unwrap(parcel)
-                if not self.over.is_set() and (reply := self._reply(frame)) is not None:
+                if (reply := self._reply(frame)) is not None:
                     self._send(reply)
             self._send(Frame({"bye": True}, {}))
         finally:
@@ -69,7 +69,9 @@ class _Server:
     def _reply(self, frame: Frame) -> Frame | None:
         """The answer to a message; nothing if the run ends meanwhile."""
         try:
-            self.busy = True
+            self.busy = True  # before the look whether it is over: `_end` looks the other way round
+            if self.over.is_set():
+                return None
             if "begin" in frame.header:
                 return self._begin(frame.header["begin"])
             if "model" in frame.header:
@@ -101,9 +103,12 @@ class _Server:
         return Frame({"kept": True}, {})
 
     def _end(self) -> None:
-        """In the thread of the post: interrupt what is being done."""
+        """In the thread of the post: interrupt what is being done, if anything is.
+
+        A rank that waits hears of the end by itself, and may not have its signal handlers yet.
+        """
         self.over.set()
-        if self.thread is threading.main_thread() and self.thread.ident is not None:
+        if self.busy and self.thread is threading.main_thread() and self.thread.ident is not None:
             signal.pthread_kill(self.thread.ident, signal.SIGINT)
 
     @contextmanager
