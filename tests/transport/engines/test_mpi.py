@@ -129,9 +129,10 @@ def test_the_longest_goes_first(found):
 
 
 def test_what_tasks_have_in_common_travels_once_to_each_rank(found):
-    assert set(found["sizes"]) == {"1", "2"}
-    for first, *others in found["sizes"].values():
-        assert max(others) < first / 2
+    sizes = found["sizes"]
+    assert sizes.keys() <= {"1", "2"}  # on a busy machine one rank may be ready after the other has done all
+    assert sum(map(len, sizes.values())) == 8
+    assert all(other < first / 2 for first, *others in sizes.values() for other in others)
 
 
 def test_scores_are_the_same_bits_beside_a_round_or_not(found):
