@@ -23,8 +23,7 @@ from heroes.fleet.clock import VirtualClock
 from heroes.fleet.devices import FLEETS, Fleet
 from heroes.messages import Assignment, Cohort, Plan, RoundRecord, Selection, ServerState, Update
 from heroes.models.family import Family
-from heroes.planning.loads import Costs
-from heroes.planning.schedule import LearningRate
+from heroes.planning.loads import Costs, LearningRate
 from heroes.rounds import run_round
 from heroes.settings.config import Config
 from heroes.slices.cuts import cut_out

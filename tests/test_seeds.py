@@ -15,7 +15,7 @@ from heroes import seeds
 from heroes.assemble import NOTHING, at_clients, at_node
 from heroes.assemble.elsewhere import sent
 from heroes.errors import ConfigError
-from heroes.planning.schedule import LearningRate
+from heroes.planning.loads import LearningRate
 from heroes.rounds import run_round, sample
 
 names = st.lists(

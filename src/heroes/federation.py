@@ -9,13 +9,12 @@ from typing import Any
 from heroes.client.extras import Extra
 from heroes.contracts import Availability, Clock, Devices, Engine, Sampler, ServerOptimiser, Strategy
 from heroes.fleet.availability import Everybody
-from heroes.messages import Assignment, RoundRecord, Score, ServerState, Tensors
+from heroes.messages import RoundRecord, Score, ServerState, Tensors
 from heroes.models.family import Family
-from heroes.server.asking import cut, taken
+from heroes.server.asking import taken
 from heroes.server.defence import Defence
 from heroes.server.privacy import Privacy
 from heroes.server.sampling import Uniform
-from heroes.slices.cuts import Cut
 from heroes.slices.feedback import Feedback
 
 
@@ -82,7 +81,7 @@ class Federation:
     availability: Availability = field(default_factory=Everybody)
     sampler: Sampler = field(default_factory=Uniform)
     policy: Policy = field(default_factory=Policy)
-    defence: Defence = field(default_factory=Defence)
+    defence: Defence | None = None  # None lets every well-formed update in
     privacy: Privacy | None = None
     optimiser: ServerOptimiser | None = None
     average: float = 0.0  # weight of the past in the moving average of the model; 0 is none
@@ -98,7 +97,3 @@ class Federation:
     def model(self, state: ServerState[Any], width: int) -> Tensors:
         """The tensors of the model of this width, as it is tested and handed out."""
         return taken(self.strategy, self.served(state), self.strategy.selection(width))
-
-    def cut(self, assignment: Assignment) -> Cut:
-        """Where the tensors of a client lie in the global ones."""
-        return cut(self.strategy, assignment.selection)

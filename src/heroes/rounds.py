@@ -31,8 +31,7 @@ from heroes.messages import (
     Tensors,
     Update,
 )
-from heroes.server.asking import aggregated, assigned, begun, taken
-from heroes.server.defence import Defence
+from heroes.server.asking import aggregated, assigned, begun, cut, taken
 from heroes.server.optimisers import averaged, optimised
 from heroes.server.pairing import Expected, Pairing
 from heroes.server.recording import Attempt, given_up, record
@@ -78,7 +77,7 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     left: list[Leftover] = []
     good = screen(f, state, answers, received(f, state, answers, sent, left.append))
     after, facts = aggregated(f.strategy, state, plan, good)  # local training happens behind this line
-    after = optimise(f, state, after, [f.cut(a) for a in plan.assignments if a.client in answers.counted])
+    after = optimise(f, state, after, [held(f, a) for a in plan.assignments if a.client in answers.counted])
     timing = f.clock.elapse(plan.assignments, wanted)
     memory = remembered(f.sampler, state, plan, answers.answered, timing)
     residuals = state.residuals if f.feedback is None else f.feedback.keep(state.residuals, left)
@@ -124,14 +123,19 @@ def make_task(f: Federation, state: ServerState[M], assignment: Assignment, sent
     """What is sent to a client."""
     residuals = None
     if f.feedback is not None:
-        residuals = f.feedback.residuals(state.residuals, assignment.client, f.cut(assignment))
+        residuals = f.feedback.residuals(state.residuals, assignment.client, held(f, assignment))
     seed = seeds.client(f.seed, assignment.round, assignment.client)
     return Task(assignment, sent(assignment.selection), seed, residuals)
 
 
+def held(f: Federation, assignment: Assignment) -> Cut:
+    """Where the tensors of a client lie in the global ones."""
+    return cut(f.strategy, assignment.selection)
+
+
 def expected(f: Federation, state: ServerState[M], assignment: Assignment) -> Expected:
     """What the answer to an assignment must look like."""
-    shapes = cut_shapes(state.tensors, f.cut(assignment))
+    shapes = cut_shapes(state.tensors, held(f, assignment))
     rows = [shapes[name][0] for name in f.family.classifier if name in shapes]
     return Expected(shapes, f.sends, max(rows, default=0))
 
@@ -145,11 +149,11 @@ def received(
     lost. `keep` gets what the client's own rounding left out, for its next turn.
     """
     for assignment, update in answers:
-        cut = f.cut(assignment)
+        where = held(f, assignment)
         if f.feedback is not None and update.residuals is not None:
-            keep(Leftover(assignment.client, cut, update.residuals))
+            keep(Leftover(assignment.client, where, update.residuals))
         if f.down_bits < 32:
-            exact, rounded = cut_out(state.tensors, cut), sent(assignment.selection)
+            exact, rounded = cut_out(state.tensors, where), sent(assignment.selection)
             update = replace(
                 update,
                 tensors={name: t + (exact[name] - rounded[name]) for name, t in update.tensors.items()},
@@ -161,8 +165,9 @@ def screen(
     f: Federation, state: ServerState[M], answers: Pairing, updates: Iterator[tuple[Assignment, Update]]
 ) -> Iterator[tuple[Assignment, Update]]:
     """The updates that the server's defence lets into the model."""
-    defence = f.defence if f.privacy is None else Defence(clip=f.privacy.clip)
-    return defence.screen(updates, state.tensors, f.cut, answers.refuse)
+    if f.defence is None:
+        return updates
+    return f.defence.screen(updates, state.tensors, partial(held, f), answers.refuse)
 
 
 def optimise(

@@ -41,11 +41,6 @@ def test_a_model_that_did_not_move_has_no_slopes():
     assert found == {"gradient": 4.0}
 
 
-def test_without_probes_nothing_is_known():
-    assert estimate(None, None) == {}
-    assert estimate(made([1.0], [1.0], [[2.0]]), None) == {}
-
-
 def test_the_mean_gradient_is_over_batches():
     assert made([0.0, 0.0], [1.0, 1.0], [[1.0, 0.0], [3.0, 4.0]]).gradient.tolist() == [2.0, 2.0]
 

@@ -11,7 +11,7 @@ import torch
 
 from heroes.client.training import LocalSettings, Trainer
 from heroes.messages import Selection
-from heroes.planning.schedule import LearningRate
+from heroes.planning.loads import LearningRate
 from heroes.rounds import as_sent, make_task, run_round
 from heroes.slices.cuts import cut_out
 

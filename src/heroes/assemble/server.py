@@ -14,9 +14,8 @@ from heroes.errors import ConfigError
 from heroes.federation import Stop
 from heroes.fleet import Connected, DayAndNight, Faults
 from heroes.models.family import Family
-from heroes.planning.loads import Costs
-from heroes.planning.schedule import LearningRate
-from heroes.server.defence import overlay
+from heroes.planning.loads import Costs, LearningRate
+from heroes.server.defence import Defence, overlay
 from heroes.server.optimisers import Adam, Momentum, Yogi
 from heroes.server.privacy import Privacy
 from heroes.server.sampling import SAMPLERS, fitting
@@ -91,6 +90,14 @@ def privacy(config: Config, chooser: Sampler) -> Privacy | None:
     seed = config.seed if p.source == "seed" else None
     everybody = config.faults.availability == "always" and config.engine.clock == "virtual"
     return Privacy(p.clip, p.noise, p.delta, f.clients, drawn, seed, sampled=everybody)
+
+
+def defence(config: Config) -> Defence | None:
+    """What updates must pass before they enter the model; under privacy, clipping and nothing else."""
+    r, p = config.robust, config.privacy
+    if p.noise > 0:
+        return Defence(clip=p.clip)
+    return Defence(r.clip, r.guard, r.guard_factor) if r.clip is not None or r.guard else None
 
 
 def feedback(strategy: Strategy) -> Feedback:

@@ -21,7 +21,6 @@ from heroes.federation import Federation, Policy
 from heroes.fleet import Faults, Fleet, MeasuredFleet, VirtualClock, WallClock
 from heroes.messages import Assignment
 from heroes.planning.loads import Costs
-from heroes.server.defence import Defence
 from heroes.settings.config import Config
 from heroes.settings.sections import FaultsConfig
 from heroes.strategies.base import Strategy
@@ -83,7 +82,7 @@ def assembled(
             availability=parts_of_server.availability(faults, engine),
             sampler=chooser,
             policy=Policy(server.at_least, server.attempts, server.oversample),
-            defence=Defence(config.robust.clip, config.robust.guard, config.robust.guard_factor),
+            defence=parts_of_server.defence(config),
             privacy=parts_of_server.privacy(config, chooser),
             optimiser=parts_of_server.server_optimiser(config),
             average=config.evaluation.average,

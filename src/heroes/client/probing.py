@@ -49,13 +49,11 @@ def probe(
     return Probe(weights, tuple(losses), torch.stack(rows))
 
 
-def estimate(before: Probe | None, after: Probe | None) -> dict[str, float]:
+def estimate(before: Probe, after: Probe) -> dict[str, float]:
     """L (smoothness), sigma^2 (variance), G^2 (gradient) and the loss's own Lipschitz constant.
 
     They are computed from probes at the received and at the trained weights; what cannot be told is left out.
     """
-    if before is None or after is None:
-        return {}
     moved = math.sqrt(
         sum(
             float((end.double() - before.weights[name].double()).square().sum())

@@ -98,7 +98,7 @@ class Trainer:
             tensors=answer,
             samples=len(share),
             loss=loss,
-            measured=estimate(before, after),
+            measured=estimate(before, after) if before and after else {},
             extras=sent_along(settings.sends, Seen(targets, before)),
             nonce=assignment.nonce,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +30,11 @@ class Parameter:
     layout: Layout | None = None  # when composed
     rank: int = 0  # when composed
 
-    @property
+    @cached_property
     def basis(self) -> str:
         return f"{self.name}.basis"
 
-    @property
+    @cached_property
     def coefficient(self) -> str:
         return f"{self.name}.coefficient"
 

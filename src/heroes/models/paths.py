@@ -12,6 +12,7 @@ fits them anew).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from heroes.slices.compose import Layout
 
@@ -61,6 +62,7 @@ LINEAR = {
 }
 
 
+@lru_cache(maxsize=1024)
 def quickest(work: Work) -> str:
     """The path with the least expected time; axes that are stacked from parts are always composed."""
     layout = work.layout

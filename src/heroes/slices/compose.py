@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -33,17 +33,17 @@ class Layout:
     output_sizes: tuple[int, ...] = ()  # of unequal parts
     input_sizes: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def stacked(self) -> bool:
         """Whether an axis has more than one part."""
         return self.output_parts > 1 or self.input_parts > 1 or bool(self.output_sizes or self.input_sizes)
 
-    @property
+    @cached_property
     def positions(self) -> int:
         """k: the number of kernel positions."""
         return math.prod(self.kernel)
 
-    @property
+    @cached_property
     def basis_rows(self) -> int:
         return self.positions * self.inputs
 

@@ -20,8 +20,7 @@ from pydantic import PrivateAttr
 from heroes.errors import HeroesError
 from heroes.fields import Positive, Section, Whole
 from heroes.messages import Assignment, Cohort, Facts, Integers, Plan, Selection, ServerState, Update
-from heroes.planning.loads import Costs, Load, assignments, load_of, widths_afforded
-from heroes.planning.schedule import LearningRate
+from heroes.planning.loads import Costs, LearningRate, Load, assignments, load_of, widths_afforded
 from heroes.slices.blocks import grid_selection
 from heroes.slices.cuts import Cut, Overlay, Part
 

@@ -192,7 +192,7 @@ class Heroes(Strategy):
             seen.counters = add_steps(seen.counters, assignment.selection.pieces, assignment.tau)
             seen.losses.append({**update.measured, "loss": update.loss})
             seen.clients.add(assignment.client)
-            yield self.part(assignment, update)
+            yield self.cut(assignment.selection), update.tensors
 
     def _set_deadline(self, state: State, load: Load, eta: float) -> tuple[Pace, Deadline]:
         """The pace aimed at and when the round should end."""
