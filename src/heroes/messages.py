@@ -38,6 +38,7 @@ class Cohort:
     download: Floats  # bytes per second
     overhead: Floats  # seconds that a round takes whatever is computed and sent
     fastest: float  # FLOP/s of the fastest device that there is, in the cohort or not
+    usual: Floats  # FLOP/s on an ordinary day; widths go by it, so that they do not change with the weather
 
     def __len__(self) -> int:
         return len(self.clients)

@@ -139,7 +139,8 @@ class Fleet:
         """
         rng = seeds.stream(self.seed, "fleet", "round", round_number, *([attempt] if attempt else []))
         classes = self.device_of[clients]
-        speed = self.speed_of(clients) / _truncated_normal(rng, self.kind.jitter, len(clients))
+        usual = self.speed_of(clients)
+        speed = usual / _truncated_normal(rng, self.kind.jitter, len(clients))
         upload, download = self._links(rng, classes)
         return Cohort(
             clients=clients,
@@ -149,6 +150,7 @@ class Fleet:
             download=download * MEGABIT,
             overhead=np.zeros(len(clients)),
             fastest=self.fastest,
+            usual=usual,
         )
 
     def _links(self, rng: np.random.Generator, classes: Classes) -> tuple[Floats, Floats]:

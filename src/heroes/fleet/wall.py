@@ -112,14 +112,16 @@ class MeasuredFleet:
         a_byte = np.clip(covariance / (variance + (_PRIOR * moved) ** 2), 0.0, besides / moved)
         with np.errstate(divide="ignore"):
             rate = 1.0 / _known(a_byte, clients)
+        usual = _known(speed, clients)
         return Cohort(
             clients=clients,
             devices=tuple(UNKNOWN if np.isnan(speed[client]) else "measured" for client in clients),
-            speed=_known(speed, clients),
+            speed=usual,
             upload=rate,
             download=rate,
             overhead=_known(besides - a_byte * moved, clients),
             fastest=_fastest(speed),
+            usual=usual,
         )
 
     def _bounded(self, speed: Floats) -> Floats:
