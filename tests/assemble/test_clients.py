@@ -20,6 +20,7 @@ from heroes.planning.loads import Costs
 from heroes.strategies.registry import BUILT_IN
 
 WITH_WIDTHS = [name for name, kind in BUILT_IN.items() if "step_limit" in kind.model_fields]
+PRICES = ("flops", "priced")
 PAPER = Fleet(FLEETS["paper"], 100, 0)
 
 
@@ -55,3 +56,17 @@ def test_with_a_shared_limit_all_of_the_fastest_devices_have_the_dense_model_in_
 @pytest.mark.parametrize("name", [name for name in WITH_WIDTHS if BUILT_IN[name].holds == "factors"])
 def test_with_a_shared_limit_three_quarters_have_the_whole_composed_model(name: str) -> None:
     assert widths(name, "shared") == [{2}, {4}, {4}, {4}]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_priced_steps_leave_the_dense_model_as_it_is_and_make_composed_ones_dearer(world, name: str) -> None:
+    plain, priced = (world.assembled(name, {"fleet.cost": cost}).strategy.ground.costs for cost in PRICES)
+    assert priced.probe_flops[-1] == pytest.approx(plain.probe_flops[-1], rel=1e-12)
+    assert (priced.bytes_up.tolist(), priced.bytes_down.tolist()) == (
+        plain.bytes_up.tolist(),
+        plain.bytes_down.tolist(),
+    )
+    if BUILT_IN[name].holds == "factors":
+        assert (priced.step_flops > plain.step_flops).all()
+    else:
+        assert priced.step_flops.tolist() == priced.probe_flops.tolist()
