@@ -114,6 +114,8 @@ WRONG = {
     "fleet.jitter": [-0.1, 0.6],
     "fleet.csv": [7],
     "fleet.count_download": ["x"],
+    "fleet.cost": ["price", 1],
+    "fleet.foresight": ["perfect", True],
     "evaluation.every": [0],
     "evaluation.batch_size": [0],
     "evaluation.every_width": ["x"],

@@ -221,6 +221,10 @@ class FleetConfig(Section):
     """what a step is charged by: its FLOPs, or prices fitted to measured steps of dense and composed layers,
     as equivalent FLOPs; the complete dense model costs the same both ways
     """
+    foresight: Literal["exact", "expected"] = "exact"
+    """what a plan is made with: the very speeds and links of the round, or running means of what a client did
+    before, at first what its device class usually does; the clock charges the round's own either way
+    """
 
     @model_validator(mode="after")
     def _ranges_in_order(self) -> Self:

@@ -34,7 +34,8 @@ from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingEr
 from heroes.federation import Policy
 from heroes.fleet.availability import Connected
 from heroes.fleet.devices import FLEETS, Fleet
-from heroes.fleet.wall import MeasuredFleet, WallClock, learned
+from heroes.fleet.known import learned
+from heroes.fleet.wall import MeasuredFleet, WallClock
 from heroes.messages import Lost, Task
 from heroes.models.cnn import build as build_cnn
 from heroes.models.family import Family
