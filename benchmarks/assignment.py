@@ -92,7 +92,8 @@ def all_widths(strategy: Heroes, cohort: Cohort) -> Cohort:
     """The same clients with speeds at which every width is the widest that some can afford."""
     widths = seeds.stream(0, "widths").permutation(np.arange(len(cohort)) % strategy.family.max_width)
     limit = strategy.costs.probe_flops[-1] / cohort.fastest
-    return replace(cohort, speed=1.01 * strategy.costs.step_flops[widths] / limit)
+    speed = 1.01 * strategy.costs.step_flops[widths] / limit
+    return replace(cohort, speed=speed, usual=speed)
 
 
 def _assigning(

@@ -1,4 +1,6 @@
-"""A training step of the composed against the dense model, for every model and width."""
+"""A training step of the composed against the dense model, for every model and width: what it takes, and what
+the virtual clock charges for it by FLOPs and by prices.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from benchmarks.common import save, say, show
 from heroes.client.training import LocalSettings, Trainer
 from heroes.models import MODELS
 from heroes.models.family import Family, LocalModel
+from heroes.models.prices import priced
 
 WIDTHS = (1, 2, 3, 4)
 
@@ -56,20 +59,35 @@ def main(quick: bool = False) -> None:
             ratio = statistics.median(c / d for c, d in zip(composed, dense, strict=True))
             goal = case.goal if case.goal and width == max(WIDTHS) else 1.05
             milliseconds = [statistics.median(side) / case.steps * 1e3 for side in (dense, composed)]
+            flops, prices = _charged(family, case, width)
             rows.append(
-                (f"{name}, width {width}", *(f"{m:.2f}" for m in milliseconds), f"{ratio:.2f}", f"{goal:.2f}")
+                (
+                    f"{name}, width {width}",
+                    *(f"{value:.2f}" for value in (*milliseconds, ratio, goal, flops, prices)),
+                )
             )
             figures.append(
                 {"model": name, "width": width, "dense_ms": milliseconds[0], "composed_ms": milliseconds[1]}
             )
-            figures[-1] |= {"ratio": ratio, "goal": goal}
+            figures[-1] |= {"ratio": ratio, "goal": goal, "flops": flops, "priced": prices}
             say("  ".join(rows[-1]))
     show(
         "A training step, composed against dense, one thread",
-        ("", "dense ms", "composed ms", "ratio", "goal"),
+        ("", "dense ms", "composed ms", "ratio", "goal", "by FLOPs", "priced"),
         rows,
     )
     save("composition", figures)
+
+
+def _charged(family: Family, case: Case, width: int) -> tuple[float, float]:
+    """Composed against dense as the clock charges them: by FLOPs, and by prices."""
+    inputs = case.batch()
+    whole, dense, composed = (
+        priced(model.module, inputs, inputs)
+        for model in (family.dense(max(WIDTHS)), family.dense(width), family.composed(width))
+    )
+    equivalent = composed.equivalent(whole.unit) / dense.equivalent(whole.unit)
+    return composed.flops / dense.flops, equivalent
 
 
 def _measure(family: Family, case: Case, width: int, turns: int) -> tuple[list[float], list[float]]:

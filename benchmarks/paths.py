@@ -1,5 +1,5 @@
-"""Measure a training step of composed layers on every path, and fit the prices by which `heroes.models.paths`
-chooses.
+"""Measure a training step of composed layers on every path, and of the dense layers they equal, and fit the
+prices by which `heroes.models.paths` chooses and a priced clock charges.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from benchmarks.common import save, say, show
 from heroes.models.layers import ComposedConv2d, ComposedLinear
-from heroes.models.paths import CONVOLUTION, LINEAR, Work, quickest
+from heroes.models.paths import CONVOLUTION, LINEAR, Work, plain_amounts, quickest
 from heroes.slices.compose import Layout, empty_factors
 
 WIDTHS = (1, 2, 3, 4)
+PLAIN = "plain"
+KINDS = (("CONVOLUTION", True, CONVOLUTION), ("LINEAR", False, LINEAR))
 
 
 @dataclass(frozen=True)
@@ -48,20 +50,30 @@ class Case:
             nn.init.normal_(factor, std=0.1)
         if not self.image:
             dense = nn.Linear(width * layout.inputs, width * layout.outputs)
-            return ComposedLinear(dense, layout, *factors, path), torch.randn(
-                self.batch, width * layout.inputs
-            )
+            x = torch.randn(self.batch, width * layout.inputs)
+            return dense if path == PLAIN else ComposedLinear(dense, layout, *factors, path), x
         size = layout.kernel[0]
         conv = nn.Conv2d(
             width * layout.inputs, width * layout.outputs, size, self.stride, padding=size // 2, bias=False
         )
         x = torch.randn(self.batch, width * layout.inputs, self.image, self.image)
-        return ComposedConv2d(conv, layout, *factors, path), x.contiguous(memory_format=torch.channels_last)
+        layer = conv.to(memory_format=torch.channels_last)
+        if path != PLAIN:
+            layer = ComposedConv2d(conv, layout, *factors, path)
+        return layer, x.contiguous(memory_format=torch.channels_last)
 
     def work(self, width: int) -> Work:
         positions = self.batch * max(1, self.image) ** 2
         rank = self.layout.rank(1.0, max(WIDTHS))
         return Work(self.layout, rank, width, positions, positions // self.stride**2)
+
+    def amounts(self, width: int, path: str) -> tuple[float, ...]:
+        work, layout = self.work(width), self.layout
+        if path != PLAIN:
+            return work.amounts(path)
+        weights = width**2 * layout.basis_rows * layout.outputs
+        values = width * (work.inputs * layout.inputs + work.outputs * layout.outputs)
+        return plain_amounts(6 * work.outputs * weights, values, weights)
 
 
 CASES = [
@@ -99,13 +111,14 @@ def main(quick: bool = False) -> None:
             )
     prices = {
         name: {
-            path: _fit([(c.work(w).amounts(path), s[path]) for c, w, s in rows if bool(c.image) == conv])
-            for path in paths
+            path: _fit([(c.amounts(w, path), s[path]) for c, w, s in rows if bool(c.image) == conv])
+            for path in (*paths, PLAIN)
         }
-        for name, conv, paths in [("CONVOLUTION", True, CONVOLUTION), ("LINEAR", False, LINEAR)]
+        for name, conv, paths in KINDS
     }
     losses = sorted(
-        (s[quickest(case.work(width))] / min(s.values()), str(case), width) for case, width, s in rows
+        (s[quickest(case.work(width))] / min(s[path] for path in s if path != PLAIN), str(case), width)
+        for case, width, s in rows
     )
     show(
         "Time of a layer on the path that the rule picks, against its best path (1 = the rule is right)",
@@ -113,6 +126,13 @@ def main(quick: bool = False) -> None:
         [("median", f"{statistics.median(loss for loss, _, _ in losses):.3f}")]
         + [(f"{name} width {width}", f"{loss:.3f}") for loss, name, width in losses[-8:]],
     )
+    drift = {
+        name: statistics.median(
+            s[path] / c.work(w).seconds(path) for c, w, s in rows if bool(c.image) == conv for path in paths
+        )
+        for name, conv, paths in KINDS
+    }
+    print("what composed layers take here, against the prices in use:", drift)
     print("prices fitted to this machine:")
     for name, of_kind in prices.items():
         print(f"{name} = {{")
@@ -126,7 +146,8 @@ def main(quick: bool = False) -> None:
 
 
 def _measure(case: Case, width: int, turns: int) -> dict[str, float]:
-    steps = {path: _step(*case.layer(width, path)) for path in (CONVOLUTION if case.image else LINEAR)}
+    paths = CONVOLUTION if case.image else LINEAR
+    steps = {path: _step(*case.layer(width, path)) for path in (*paths, PLAIN)}
     seconds: dict[str, list[float]] = {path: [] for path in steps}
     for turn in range(turns + 1):
         for path, step in steps.items():
@@ -140,7 +161,8 @@ def _measure(case: Case, width: int, turns: int) -> dict[str, float]:
 def _step(layer: nn.Module, x: Tensor) -> Callable[[], object]:
     x.requires_grad_()
     pull = torch.randn_like(layer(x))
-    wanted = [x, *(p for name, p in layer.named_parameters() if name in ("basis", "coefficient"))]
+    trained = ("weight", "basis", "coefficient")
+    wanted = [x, *(p for name, p in layer.named_parameters() if name in trained)]
     return lambda: torch.autograd.grad(layer(x), wanted, pull)
 
 

@@ -20,8 +20,8 @@ class FedRolex(SameTau):
     """A window of channels that rolls over the dense model, as wide as a device affords."""
 
     name: Literal["fedrolex"] = "fedrolex"
-    step_limit: StepLimit = "auto"
-    """seconds a local step may take; auto is what the dense full-width model takes on the fastest device"""
+    step_limit: StepLimit = "shared"
+    """seconds a local step may take; or what the complete model takes on the fastest device: shared, own"""
 
     colour = "#56B4E9"
 

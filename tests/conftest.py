@@ -135,9 +135,8 @@ class World:
         count = len(speeds)
         clients, devices = np.arange(10, 10 + count), ("board",) * count
         links = np.full(count, upload), np.full(count, download)
-        return Cohort(
-            clients, devices, np.array(speeds), *links, overhead=np.zeros(count), fastest=max(speeds)
-        )
+        speed = np.array(speeds)
+        return Cohort(clients, devices, speed, *links, np.zeros(count), fastest=max(speeds), usual=speed)
 
     def answers(
         self, plan: Plan, strategy: Strategy, state: ServerState[Any], values: list[float] | None = None

@@ -36,7 +36,7 @@ def test_a_message_cannot_be_changed(world):
 
 def test_a_cohort_is_as_long_as_its_clients():
     ones = np.ones(3)
-    assert len(Cohort(np.arange(3), ("a", "b", "c"), ones, ones, ones, ones, 1.0)) == 3
+    assert len(Cohort(np.arange(3), ("a", "b", "c"), ones, ones, ones, ones, 1.0, ones)) == 3
 
 
 def test_plain_values_are_nested_dicts_and_lists():

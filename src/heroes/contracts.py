@@ -129,7 +129,7 @@ class Devices(Protocol):
     ) -> Cohort:
         """How fast these clients are at the start of a round, or of another attempt at it.
 
-        `known` is what was measured before; simulated devices do not depend on it.
+        `known` is what was measured before; simulated devices depend on it only where plans go by it.
         """
 
 
@@ -231,13 +231,15 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a client did: so many FLOPs in `training` seconds, and `moved` bytes in `besides` seconds."""
+    """What a client did: FLOPs in `training` seconds, above 0, and `moved` bytes in `besides` seconds."""
 
     client: int
     flops: float
     training: float
     moved: int
     besides: float
+    weight: float = 0.5  # of this measurement in the running mean
+    first: tuple[float, float] | None = None  # FLOP/s and seconds besides that the mean starts from, if any
 
 
 class Tracker(Protocol):

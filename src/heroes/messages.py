@@ -38,6 +38,7 @@ class Cohort:
     download: Floats  # bytes per second
     overhead: Floats  # seconds that a round takes whatever is computed and sent
     fastest: float  # FLOP/s of the fastest device that there is, in the cohort or not
+    usual: Floats  # FLOP/s on an ordinary day; widths go by it, so that they do not change with the weather
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -168,7 +169,7 @@ class ServerState(Generic[Memory]):
     bytes_down: int = 0
     # what rounding left out of clients' uploads
     residuals: Mapping[int, Tensors] = field(default_factory=dict)
-    # what is known of how fast real clients are
+    # what is known of how fast clients are, where plans are made with that
     measured: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     sampler: Any = None  # JSON values
     moments: Mapping[str, Tensors] = field(default_factory=dict)  # of the server optimiser: kind, then tensor
@@ -185,7 +186,7 @@ class ClientRecord:
     groups: tuple[int, ...]
     pieces: tuple[int, ...]
     tau: int
-    compute_seconds: float  # as measured under the wall clock; else, or if the client was not in, as planned
+    compute_seconds: float  # as it took in virtual time; measured under the wall clock, or planned if not in
     transfer_seconds: float
     waiting: float
     bytes_up: int

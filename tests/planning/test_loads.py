@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from heroes.messages import Cohort, Selection
-from heroes.planning.loads import assignments, load_of
+from heroes.planning.loads import Costs, assignments, load_of, widths_afforded
 
 COHORT = Cohort(
     clients=np.array([7, 2]),
@@ -16,6 +20,7 @@ COHORT = Cohort(
     download=np.array([1e6, 5e5]),
     overhead=np.array([0.0, 0.0]),
     fastest=4e8,
+    usual=np.array([4e8, 1e8]),
 )
 WIDTHS = np.array([3, 1])
 
@@ -69,3 +74,30 @@ def test_nobody_is_a_straggler_unless_said_so(world):
     load = load_of(COHORT, WIDTHS, world.costs())
     given = assignments(1, COHORT, load, 0.1, [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())], [1, 1])
     assert [a.straggler for a in given] == [False, False]
+
+
+def test_a_width_goes_by_the_usual_speed_whatever_today_is_like(world):
+    good, bad = (replace(COHORT, speed=factor * COHORT.speed) for factor in (1.5, 0.5))
+    for day in (COHORT, good, bad):  # 20 ms: 6 MFLOP at 400 MFLOP/s, 1 at 100
+        assert widths_afforded(day, world.costs(), 0.02).tolist() == [3, 1]
+    assert load_of(bad, WIDTHS, world.costs()).mu.tolist() == pytest.approx([0.03, 0.02])  # seconds do not
+
+
+def test_the_limits_are_the_dense_models_step_the_models_own_and_seconds(world):
+    speeds = [4e8, 2e8, 1e8, 3e8]
+    costs = replace(world.costs(), probe_flops=2 * world.costs().step_flops)  # dense steps take twice as long
+    cohort = world.cohort(speeds)
+    assert widths_afforded(cohort, costs, "own").tolist() == [3, 2, 1, 2]  # 15 ms: 6, 3, 1.5 and 4.5 MFLOP
+    assert widths_afforded(cohort, costs, "shared").tolist() == [3, 3, 2, 3]  # 30 ms
+    assert widths_afforded(cohort, costs, 0.01).tolist() == [2, 1, 1, 2]
+
+
+@given(st.floats(1e3, 1e15), st.floats(1e3, 1e15), st.integers(2, 64))
+def test_every_class_affords_the_width_whose_step_takes_just_the_limit(unit, flops, widths):
+    steps = flops * np.arange(1, widths + 1) / 3  # step and speed grow alike: every class is on the edge
+    costs = Costs(steps, steps, np.ones(widths, dtype=int), np.ones(widths, dtype=int))
+    speed = unit * np.arange(1, widths + 1) / 7
+    ones = np.ones(widths)
+    cohort = Cohort(np.arange(widths), ("",) * widths, ones, ones, ones, ones, float(speed[-1]), speed)
+    for limit in ("own", "shared", float(steps[-1] / speed[-1])):
+        assert widths_afforded(cohort, costs, limit).tolist() == list(range(1, widths + 1))

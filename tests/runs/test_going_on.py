@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 import heroes
 from heroes.errors import ConfigError, HeroesError
-from heroes.runs import contents
+from heroes.runs import configured, contents
 from heroes.runs.checkpoints import found
 from heroes.runs.folder import CHECKPOINTS
 from heroes.settings.config import Config
@@ -310,6 +310,14 @@ def test_a_finished_run_gets_its_environment(folder: Path) -> None:
 
 def test_a_checkpoint_of_0_1_0_has_no_settings_and_is_read(folder: Path) -> None:
     sealed(folder, settings={})
+    assert len(heroes.resume(folder, MORE).records) == 4
+
+
+def test_a_run_with_the_old_name_of_the_shared_step_limit_goes_on(folder: Path) -> None:
+    text = (folder / "config.toml").read_text()
+    assert 'step_limit = "shared"' in text
+    (folder / "config.toml").write_text(text.replace('step_limit = "shared"', 'step_limit = "auto"'))
+    sealed(folder, settings=configured.bound(config()) | {"strategy.step_limit": "auto"})
     assert len(heroes.resume(folder, MORE).records) == 4
 
 

@@ -114,6 +114,8 @@ WRONG = {
     "fleet.jitter": [-0.1, 0.6],
     "fleet.csv": [7],
     "fleet.count_download": ["x"],
+    "fleet.cost": ["price", 1],
+    "fleet.foresight": ["perfect", True],
     "evaluation.every": [0],
     "evaluation.batch_size": [0],
     "evaluation.every_width": ["x"],
@@ -210,6 +212,20 @@ def test_changing_leaves_the_original_alone() -> None:
     config = Config()
     assert config.changed({"training.momentum": 0.5}).training.momentum == 0.5
     assert config.training.momentum == 0.9
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, kind in BUILT_IN.items() if "step_limit" in kind.model_fields]
+)
+def test_step_limits_have_two_names_or_seconds_and_the_old_name_of_the_shared_one_loads(name: str) -> None:
+    config = Config().with_strategy(name)
+    for written, read in (("shared", "shared"), ("own", "own"), (2, 2.0), ("auto", "shared")):
+        changed = config.changed({"strategy.step_limit": written})
+        assert changed.strategy.model_dump()["step_limit"] == read
+        assert parse(tomllib.loads(to_toml(changed))) == changed
+    assert config.strategy.model_dump()["step_limit"] == "shared"
+    with pytest.raises(ConfigError, match=r"strategy\.step_limit is 'owm': .*own"):
+        config.changed({"strategy.step_limit": "owm"})
 
 
 def test_none_unsets_what_may_be_unset_and_nothing_else() -> None:

@@ -34,6 +34,7 @@ def cohort(speeds, upload=200e3, download=1e6):
         *links,
         np.zeros(count),
         fastest=max(speeds),
+        usual=np.array(speeds),
     )
 
 

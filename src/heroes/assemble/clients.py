@@ -21,10 +21,10 @@ from heroes.client.training import LocalSettings, Trainer, one_thread
 from heroes.contracts import LocalOptimiser
 from heroes.data import Examples, FederatedData, Progress
 from heroes.errors import ConfigError, DataError, ModelError, TrainingError
-from heroes.fleet import step_flops
 from heroes.fleet.costs import MeanLoss
 from heroes.models.checking import refuse_another_function, remark_on_cuts, same_buffers
 from heroes.models.family import Build, Family
+from heroes.models.prices import COSTS, Count, Step
 from heroes.planning.loads import Costs
 from heroes.seeds import Seed
 from heroes.settings.config import Config
@@ -145,9 +145,11 @@ def check_targets(settings: LocalSettings, data: FederatedData) -> None:
             raise ConfigError(f"{keys} need class labels, but targets are {kind}; use false for both")
 
 
-def measure_costs(family: Family, train: Examples, local: LocalSettings, down_bits: int) -> Costs:
-    """What each width costs clients that train like this."""
-    dense, step = _flops(family, train, local)
+def measure_costs(
+    family: Family, train: Examples, local: LocalSettings, down_bits: int, cost: str = "flops"
+) -> Costs:
+    """What each width costs clients that train like this, with steps charged by this `cost`."""
+    dense, step = _flops(family, train, local, COSTS[cost])
     held = family.weight_shapes if local.train_in == "dense" else family.tensor_shapes
     shapes = [list(held(width).values()) for width in range(1, family.max_width + 1)]
     extra = [sum(each.nbytes(of_width) for each in local.sends) for of_width in shapes]
@@ -156,16 +158,20 @@ def measure_costs(family: Family, train: Examples, local: LocalSettings, down_bi
     return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down)
 
 
-def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[int], list[int]]:
+def _flops(
+    family: Family, train: Examples, local: LocalSettings, count: Count
+) -> tuple[list[float], list[float]]:
     """FLOPs of a step at every width: of the dense model, and of the one that is trained."""
     inputs, targets = train.batch(np.arange(local.batch_size) % len(train), torch.device("cpu"))
     widths, mean = range(1, family.max_width + 1), local.objective.loss.mean
     try:
-        dense = [_dense_flops(family, width, inputs, targets, mean) for width in widths]
+        plain = [_dense_step(family, width, inputs, targets, mean, count) for width in widths]
+        dense = [step.equivalent(plain[-1].unit) for step in plain]
         if local.train_in != "factors":
             return dense, dense
         refuse_another_function(family, inputs[:FEW])
-        return dense, [step_flops(family.composed(width).module, inputs, targets, mean) for width in widths]
+        composed = [count(family.composed(width).module, inputs, targets, mean) for width in widths]
+        return dense, [step.equivalent(plain[-1].unit) for step in composed]
     except ModelError:
         raise
     except TrainingError as error:  # outputs do not fit the loss, or a loss of the user's failed
@@ -177,13 +183,15 @@ def _flops(family: Family, train: Examples, local: LocalSettings) -> tuple[list[
         ) from error
 
 
-def _dense_flops(family: Family, width: int, inputs: Tensor, targets: Tensor, mean: MeanLoss) -> int:
-    """Of a step of the plain model; no buffer may change in it, nor in a test."""
+def _dense_step(
+    family: Family, width: int, inputs: Tensor, targets: Tensor, mean: MeanLoss, count: Count
+) -> Step:
+    """A step of the plain model; no buffer may change in it, nor in a test."""
     module = family.dense(width).module
     with same_buffers(module):
-        flops = step_flops(module, inputs, targets, mean)
+        step = count(module, inputs, targets, mean)
         module.eval()(inputs[:FEW])
-    return flops
+    return step
 
 
 def remark(family: Family, train: Examples, progress: Progress | None) -> None:

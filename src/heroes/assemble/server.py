@@ -27,7 +27,9 @@ from heroes.strategies.base import Ground, Strategy
 def planned(config: Config, trainer: Trainer, data: FederatedData) -> tuple[Strategy, Costs]:
     """The strategy, and what each width costs under it."""
     with one_thread():  # counting gains nothing from more, and on a busy machine they wait for each other
-        costs = measure_costs(trainer.family, data.train, trainer.settings, config.exchange.down_bits)
+        costs = measure_costs(
+            trainer.family, data.train, trainer.settings, config.exchange.down_bits, config.fleet.cost
+        )
     return config.strategy.on(ground(config, trainer.family, costs)), costs
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -15,10 +15,11 @@ from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.server import planned
 from heroes.assemble.world import fleet_kind
 from heroes.client.training import Trainer
+from heroes.contracts import Clock, Devices
 from heroes.data import FederatedData, Progress
 from heroes.errors import ConfigError
 from heroes.federation import Federation, Policy
-from heroes.fleet import Faults, Fleet, MeasuredFleet, VirtualClock, WallClock
+from heroes.fleet import Faults, Fleet, Foreseen, MeasuredFleet, Today, VirtualClock, WallClock
 from heroes.messages import Assignment
 from heroes.planning.loads import Costs
 from heroes.settings.config import Config
@@ -63,15 +64,15 @@ def assembled(
         Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
     )
     server = config.server
-    wall = WallClock(server.deadline, server.deadline_factor) if config.engine.clock == "wall" else None
-    fleet = drawn if wall is None else MeasuredFleet(drawn)
     parts = engine_parts(config, own, trainer, data, strategy, costs)
+    clock, fleet = clock_and_devices(config, drawn, faults, parts.cost)
+    wall = clock if isinstance(clock, WallClock) else None
     with opener(replace(parts, clock=wall, progress=progress)) as carrier:
         engine = carrier if faults is None else FaultyEngine(carrier, faults)
         yield Federation(
             strategy=strategy,
             engine=engine,
-            clock=wall or VirtualClock(faults, server.deadline, server.deadline_factor),
+            clock=clock,
             fleet=fleet,
             cohort=config.federation.cohort,
             seed=config.seed,
@@ -87,6 +88,19 @@ def assembled(
             optimiser=parts_of_server.server_optimiser(config),
             average=config.evaluation.average,
         )
+
+
+def clock_and_devices(
+    config: Config, drawn: Fleet, faults: Faults | None, flops: Callable[[Assignment], float]
+) -> tuple[Clock, Devices]:
+    """The clock, and the devices as plans are made with them: as they are today, or as they were before."""
+    limits = config.server.deadline, config.server.deadline_factor
+    if config.engine.clock == "wall":
+        return WallClock(*limits), MeasuredFleet(drawn)
+    if config.fleet.foresight == "expected":
+        today = Today(drawn, flops, config.fleet.count_download)
+        return VirtualClock(faults, *limits, today), Foreseen(drawn)
+    return VirtualClock(faults, *limits), drawn
 
 
 def followed(own: Own, text: str) -> Parts:

@@ -5,6 +5,7 @@ from heroes.fleet.clock import FixedClock, VirtualClock
 from heroes.fleet.costs import step_flops
 from heroes.fleet.devices import FLEETS, Device, Fleet, FleetKind, read_fleet
 from heroes.fleet.faults import Faults
+from heroes.fleet.foresight import Foreseen, Today
 from heroes.fleet.wall import MeasuredFleet, WallClock
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "FixedClock",
     "Fleet",
     "FleetKind",
+    "Foreseen",
     "MeasuredFleet",
+    "Today",
     "VirtualClock",
     "WallClock",
     "read_fleet",

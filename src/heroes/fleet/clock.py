@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from heroes.contracts import Timing
 from heroes.fleet.faults import GONE, Faults
+from heroes.fleet.foresight import Today
 from heroes.messages import Assignment, Lost
 
 
@@ -25,12 +26,14 @@ class VirtualClock:
 
     `deadline` is in seconds, `deadline_factor` a multiple of the planned length of the round: when its
     slowest client would be done if nothing went wrong. In virtual time it is known beforehand who will not be
-    in, so nobody trains in vain.
+    in, so nobody trains in vain. With `today`, plans are made without knowing what clients really take: they
+    are charged that, and it is what is measured of those who are in.
     """
 
     faults: Faults | None = None
     deadline: float | None = None
     deadline_factor: float | None = None
+    today: Today | None = None
 
     @property
     def name(self) -> str:
@@ -43,9 +46,10 @@ class VirtualClock:
         return self._course(plan, wanted)[0]
 
     def _course(self, plan: Sequence[Assignment], wanted: int) -> tuple[Timing, tuple[Lost, ...]]:
+        limit = closing_time(plan, self.deadline, self.deadline_factor)
+        plan = plan if self.today is None else self.today.real(plan)
         kinds = [self.faults.draw(a) if self.faults else None for a in plan]
         heard = np.array([self.faults.heard(a) if self.faults else a.seconds for a in plan])
-        limit = closing_time(plan, self.deadline, self.deadline_factor)
         arriving = [
             n for n in np.argsort(heard, kind="stable").tolist() if kinds[n] not in GONE and heard[n] <= limit
         ]
@@ -57,7 +61,13 @@ class VirtualClock:
         lost = [
             self._lost(a, kinds[n], heard[n], duration, limit) for n, a in enumerate(plan) if n not in kept
         ]
-        return Timing(duration, np.minimum(heard, duration)), tuple(lost)
+        timing = Timing(duration, np.minimum(heard, duration))
+        if self.today is not None:
+            spent = {a.client: (a.compute_seconds, a.transfer_seconds) for a in plan}
+            noted = arriving[:wanted]
+            measured = self.today.measured([plan[n] for n in noted], heard[noted].tolist())
+            timing = replace(timing, spent=spent, measured=measured)
+        return timing, tuple(lost)
 
     @staticmethod
     def _lost(a: Assignment, kind: str | None, heard: float, duration: float, limit: float) -> Lost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +113,10 @@ class Fleet:
             self._place = seeds.stream(seed, "fleet", "speeds").random(clients, dtype=np.float32)
         self._upload = np.array([device.upload or kind.upload for device in kind.devices]).T
         self._download = np.array([device.download or kind.download for device in kind.devices]).T
+        tables = [self._upload, self._download]
+        if kind.measured_links:
+            tables = [np.array(table)[:, None] for table in (measured.UPLOAD_MBPS, measured.DOWNLOAD_MBPS)]
+        self._usual_links = [np.broadcast_to(usual_speed(table), len(self.flops)) for table in tables]
 
     def __len__(self) -> int:
         return len(self.device_of)
@@ -138,17 +142,26 @@ class Fleet:
         `known` is ignored: speeds are drawn, not measured.
         """
         rng = seeds.stream(self.seed, "fleet", "round", round_number, *([attempt] if attempt else []))
-        classes = self.device_of[clients]
-        speed = self.speed_of(clients) / _truncated_normal(rng, self.kind.jitter, len(clients))
-        upload, download = self._links(rng, classes)
+        usual = self.ordinary(clients)
+        jitter = _truncated_normal(rng, self.kind.jitter, len(clients))
+        upload, download = self._links(rng, self.device_of[clients])
+        return replace(
+            usual, speed=usual.speed / jitter, upload=upload * MEGABIT, download=download * MEGABIT
+        )
+
+    def ordinary(self, clients: Integers) -> Cohort:
+        """These clients on an ordinary day: what a step and a byte take is what they take in the mean."""
+        classes, usual = self.device_of[clients], self.speed_of(clients)
+        upload, download = (speeds[classes] for speeds in self._usual_links)
         return Cohort(
             clients=clients,
             devices=tuple(self.kind.devices[c].name for c in classes),
-            speed=speed,
+            speed=usual,
             upload=upload * MEGABIT,
             download=download * MEGABIT,
             overhead=np.zeros(len(clients)),
             fastest=self.fastest,
+            usual=usual,
         )
 
     def _links(self, rng: np.random.Generator, classes: Classes) -> tuple[Floats, Floats]:
@@ -165,6 +178,19 @@ class Fleet:
 def quantile(table: tuple[float, ...], where: Floats) -> Floats:
     """Values at places from 0 to 1 of a distribution given by evenly spaced quantiles."""
     return np.interp(where, np.linspace(0.0, 1.0, len(table)), table)
+
+
+def usual_speed(quantiles: Floats) -> Floats:
+    """The speed at which a byte takes the mean of its times; speeds lie evenly between quantiles (axis 0).
+
+    >>> float(usual_speed(np.array([2.0, 2.0]))), round(float(usual_speed(np.array([1.0, 5.0]))), 3)
+    (2.0, 2.485)
+    """
+    low, high = quantiles[:-1], quantiles[1:]
+    with np.errstate(invalid="ignore"):
+        times = np.where(high > low, np.log(high / low) / (high - low), 1 / low)
+    means: Floats = 1 / times.mean(axis=0)
+    return means
 
 
 def _normal_cdf(values: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,13 +12,10 @@ from heroes.contracts import Known, Measurement, Timing
 from heroes.errors import RunFolderError
 from heroes.fleet.clock import closing_time
 from heroes.fleet.devices import Fleet
+from heroes.fleet.known import besides_training
 from heroes.messages import Assignment, Cohort, Floats, Integers, Lost
 
 UNKNOWN = "unknown"  # the device of a client that was never measured
-_WEIGHT = 0.5  # of the newest measurement in the running mean
-_PRIOR = (
-    0.1  # how far bytes must have differed, as a share of them, for what a byte takes to be believed by half
-)
 _LEAST = 1e-3  # seconds; a shorter time cannot be told from none
 _GENEROUS = 3.0  # how many times as far from the middle as in the configured fleet a client may be
 
@@ -64,7 +61,7 @@ class WallClock:
 
     def note(self, measurement: Measurement) -> None:
         """A client was measured, in this round or while it was late for an earlier one."""
-        self._measured.append(measurement)
+        self._measured.append(replace(measurement, training=max(measurement.training, _LEAST)))
 
     def over(self, client: int) -> Lost | None:
         """Why this client is no longer waited for, if the round is over."""
@@ -107,19 +104,21 @@ class MeasuredFleet:
         if not known:
             guess = self.guess.status(clients, round_number, attempt)
             return replace(guess, devices=(UNKNOWN,) * len(clients))
-        speed, besides, moved, variance, covariance = self._table(known).T
-        speed = self._bounded(speed)
-        a_byte = np.clip(covariance / (variance + (_PRIOR * moved) ** 2), 0.0, besides / moved)
+        table = self._table(known)
+        speed = self._bounded(table[:, 0])
+        a_byte, fixed = besides_training(table)
         with np.errstate(divide="ignore"):
             rate = 1.0 / _known(a_byte, clients)
+        usual = _known(speed, clients)
         return Cohort(
             clients=clients,
             devices=tuple(UNKNOWN if np.isnan(speed[client]) else "measured" for client in clients),
-            speed=_known(speed, clients),
+            speed=usual,
             upload=rate,
             download=rate,
-            overhead=_known(besides - a_byte * moved, clients),
+            overhead=_known(fixed, clients),
             fastest=_fastest(speed),
+            usual=usual,
         )
 
     def _bounded(self, speed: Floats) -> Floats:
@@ -136,25 +135,6 @@ class MeasuredFleet:
         table = np.full((len(self), 5), np.nan)
         table[list(known)] = list(known.values())
         return table
-
-
-def learned(known: Known, measurements: Iterable[Measurement]) -> Known:
-    """What is known of clients after these measurements of them, in running means."""
-    after = dict(known)
-    for one in measurements:
-        after[one.client] = _mean(after.get(one.client), one)
-    return dict(sorted(after.items()))
-
-
-def _mean(known: tuple[float, ...] | None, one: Measurement) -> tuple[float, ...]:
-    speed = one.flops / max(one.training, _LEAST)
-    if known is None:
-        return float(speed), float(one.besides), float(one.moved), 0.0, 0.0
-    before = np.array(known)
-    more, longer = one.moved - before[2], one.besides - before[1]
-    means = before[:3] + _WEIGHT * (np.array([speed, one.besides, one.moved]) - before[:3])
-    spread = (1 - _WEIGHT) * (before[3:] + _WEIGHT * more * np.array([more, longer]))
-    return (*means.tolist(), *spread.tolist())
 
 
 def _fastest(speeds: Floats) -> float:

@@ -53,9 +53,14 @@ class _Factors(nn.Module):
 
     def path(self, inputs: int, outputs: int) -> str:
         """The path for so many input and output positions."""
-        return self.given_path or quickest(
-            Work(self.layout, self.basis.shape[1], self.width, inputs, outputs)
-        )
+        return self.given_path or quickest(self._work(inputs, outputs))
+
+    def seconds(self, inputs: int, outputs: int) -> float:
+        """What a training step takes on that path, about."""
+        return self._work(inputs, outputs).seconds(self.path(inputs, outputs))
+
+    def _work(self, inputs: int, outputs: int) -> Work:
+        return Work(self.layout, self.basis.shape[1], self.width, inputs, outputs)
 
 
 class ComposedLinear(_Factors):
@@ -203,7 +208,7 @@ def is_plain(module: nn.Module) -> bool:
     )
 
 
-_NAMES = frozenset({"layout", "width", "given_path", "path", "mixing", "rim", "margins"})
+_NAMES = frozenset({"layout", "width", "given_path", "path", "seconds", "mixing", "rim", "margins"})
 """What composed layers call their own, so that a layer with such an attribute keeps its class."""
 
 

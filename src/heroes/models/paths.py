@@ -6,7 +6,7 @@ is quicker when images are small.
 
 The rule looks at shapes only, never at a clock, so that the same run takes the same path on every machine.
 Its prices are seconds per unit of work, fitted to measured steps (`python -m benchmarks.paths` measures and
-fits them anew).
+fits them anew). Dense layers have prices too, for those who ask what a step takes (`prices`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class Work:
 
     def seconds(self, path: str) -> float:
         """What a training step of this layer takes, about."""
-        prices = (CONVOLUTION if self.layout.kernel else LINEAR)[path]
-        return sum(amount * price for amount, price in zip(self.amounts(path), prices, strict=True))
+        return _priced(self.amounts(path), (CONVOLUTION if self.layout.kernel else LINEAR)[path])
 
 
 CONVOLUTION = {
@@ -60,6 +59,28 @@ LINEAR = {
     COMPOSE: (2.5e-4, 8.0e-11, 7.7e-11, 0.0),
     FACTORED: (2.0e-4, 4.5e-11, 7.9e-11, 1.4e-9, 3.3e-9),
 }
+
+
+PLAIN_CONVOLUTION = (3.2e-4, 7.9e-11, 1.8e-9, 6.9e-9)
+PLAIN_LINEAR = (5.4e-5, 6.8e-11, 7.9e-10, 1.2e-9)
+"""Of dense layers: for the layer, a product, a value in or out, and a weight."""
+
+
+def plain_amounts(flops: float, values: int, weights: int) -> tuple[float, ...]:
+    """How much there is of everything that takes time in a dense layer, in the prices' order.
+
+    Values are those that go in and come out.
+    """
+    return 1.0, flops / 6, values, weights  # a product and its two gradients are six FLOPs
+
+
+def plain_seconds(convolution: bool, flops: float, values: int, weights: int) -> float:
+    """What a training step of a dense layer takes, about."""
+    return _priced(plain_amounts(flops, values, weights), PLAIN_CONVOLUTION if convolution else PLAIN_LINEAR)
+
+
+def _priced(amounts: tuple[float, ...], prices: tuple[float, ...]) -> float:
+    return sum(amount * price for amount, price in zip(amounts, prices, strict=True))
 
 
 @lru_cache(maxsize=1024)

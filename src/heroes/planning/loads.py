@@ -51,13 +51,16 @@ class Load:
         return self.transfer + self.probing
 
 
-def widths_afforded(cohort: Cohort, costs: Costs, step_limit: float | None) -> Integers:
-    """For every client the largest width whose step keeps to the limit.
+def widths_afforded(cohort: Cohort, costs: Costs, step_limit: float | str) -> Integers:
+    """For every client the largest width whose step, at its usual speed, keeps to the limit.
 
-    By default the limit is what a step of the complete dense model takes on the fastest device.
+    The limit is in seconds, or what a step takes on the fastest device class: `shared` that of the complete
+    dense model, `own` that of the complete model that is trained.
     """
-    limit = float(costs.probe_flops[-1]) / cohort.fastest if step_limit is None else step_limit
-    return affordable_widths(costs.step_flops, cohort.speed, limit)
+    if isinstance(step_limit, str):
+        complete = {"shared": costs.probe_flops, "own": costs.step_flops}[step_limit][-1]
+        step_limit = float(complete) / cohort.fastest
+    return affordable_widths(costs.step_flops, cohort.usual, step_limit)
 
 
 def load_of(

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from heroes.contracts import Timing
-from heroes.fleet.wall import learned
+from heroes.fleet.known import learned
 from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState, plain
 from heroes.server.pairing import Pairing
 from heroes.server.privacy import Privacy

@@ -114,6 +114,11 @@ def _disagreements(config: Config) -> Iterator[str]:
         )
     if config.engine.clock == "wall" and faults != FaultsConfig():
         yield "engine.clock is 'wall': faults.* belong to virtual time; leave them out"
+    if config.engine.clock == "wall" and config.fleet.foresight == "expected":
+        yield (
+            "fleet.foresight is 'expected' but engine.clock is 'wall', and real clients are always planned "
+            "by what was measured before; use 'exact'"
+        )
     if config.engine.name == "flower" and config.exchange.error_feedback:
         yield (
             "exchange.error_feedback is true: with engine.name = 'flower' residuals cannot follow a client; "

@@ -217,6 +217,14 @@ class FleetConfig(Section):
     """a file with a fleet of your own: device, gflops, and optionally share, upload_mbps, download_mbps"""
     count_download: bool = True
     """whether the clock counts downloads"""
+    cost: Literal["flops", "priced"] = "flops"
+    """what a step is charged by: its FLOPs, or prices fitted to measured steps of dense and composed layers,
+    as equivalent FLOPs; the complete dense model costs the same both ways
+    """
+    foresight: Literal["exact", "expected"] = "exact"
+    """what a plan is made with: the very speeds and links of the round, or running means of what a client did
+    before, at first what its device class usually does; the clock charges the round's own either way
+    """
 
     @model_validator(mode="after")
     def _ranges_in_order(self) -> Self:

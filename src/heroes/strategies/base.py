@@ -12,10 +12,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import PrivateAttr
+from pydantic import BeforeValidator, PrivateAttr
 
 from heroes.errors import HeroesError
 from heroes.fields import Positive, Section, Whole
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from heroes.models.family import Family
 
 Answers = Iterable[tuple[Assignment, Update]]
-StepLimit = Positive | Literal["auto"]
+StepLimit = Annotated[
+    Positive | Literal["shared", "own"],
+    BeforeValidator(lambda given: "shared" if given == "auto" else given),  # its name before there were two
+]
 
 
 @dataclass(frozen=True)
@@ -151,9 +154,8 @@ class Strategy(Section):
         return np.full(len(cohort), self.family.max_width, dtype=np.int64)
 
     def afforded(self, cohort: Cohort, step_limit: StepLimit) -> Integers:
-        """For every client the largest width whose step keeps to the limit, in seconds."""
-        limit = None if step_limit == "auto" else step_limit
-        return widths_afforded(cohort, self.ground.costs, limit)
+        """For every client the largest width whose step keeps to the limit: `shared`, `own` or seconds."""
+        return widths_afforded(cohort, self.ground.costs, step_limit)
 
     def load(self, cohort: Cohort, probes: int = 0) -> Load:
         """What the chosen widths cost the clients, in seconds and bytes."""

@@ -22,8 +22,9 @@ class Flanc(SameTau):
 
     name: Literal["flanc"] = "flanc"
     """the strategy"""
-    step_limit: StepLimit = "auto"
-    """mu_max: seconds a local step may take; auto is that of the dense full-width model on the fastest device
+    step_limit: StepLimit = "shared"
+    """mu_max: seconds a local step may take; or what a step of the complete model takes on the fastest device
+    class: shared is that of the dense model, the same for all strategies, own that of the model it trains
     """
     regulariser: NotNegative = 0.1
     """weight of the orthogonality penalty on every basis"""

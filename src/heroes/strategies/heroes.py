@@ -81,8 +81,9 @@ class Heroes(Strategy):
     """most local steps"""
     rho: NotNegative | Literal["auto"] = "auto"
     """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
-    step_limit: StepLimit = "auto"
-    """mu_max: seconds a local step may take; auto is that of the dense full-width model on the fastest device
+    step_limit: StepLimit = "shared"
+    """mu_max: seconds a local step may take; or what a step of the complete model takes on the fastest device
+    class: shared is that of the dense model, the same for all strategies, own that of the model it trains
     """
     threshold: Positive | None = None
     """epsilon: the convergence bound to reach; decides how many rounds are still needed"""

@@ -19,8 +19,9 @@ class HeteroFL(SameTau):
 
     name: Literal["heterofl"] = "heterofl"
     """the strategy"""
-    step_limit: StepLimit = "auto"
-    """mu_max: seconds a local step may take; auto is that of the dense full-width model on the fastest device
+    step_limit: StepLimit = "shared"
+    """mu_max: seconds a local step may take; or what a step of the complete model takes on the fastest device
+    class: shared is that of the dense model, the same for all strategies, own that of the model it trains
     """
     scaler: bool = False
     """divide hidden activations by the width's share of the full width, in training"""

@@ -34,7 +34,8 @@ from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingEr
 from heroes.federation import Policy
 from heroes.fleet.availability import Connected
 from heroes.fleet.devices import FLEETS, Fleet
-from heroes.fleet.wall import MeasuredFleet, WallClock, learned
+from heroes.fleet.known import learned
+from heroes.fleet.wall import MeasuredFleet, WallClock
 from heroes.messages import Lost, Task
 from heroes.models.cnn import build as build_cnn
 from heroes.models.family import Family
@@ -514,7 +515,7 @@ def test_a_client_that_boasts_does_not_make_the_others_narrow():
     # the unknown one is like most others
     assert known.speed.tolist() == pytest.approx([1e6, 5e5, 4.8e6, 1e6])
     assert known.fastest == 2e6
-    assert widths_afforded(known, costs, None).tolist() == [2, 2, 4, 2]
+    assert widths_afforded(known, costs, "shared").tolist() == [2, 2, 4, 2]
 
 
 @pytest.mark.parametrize("liars", range(1, 5))
