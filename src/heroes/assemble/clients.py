@@ -150,8 +150,8 @@ def measure_costs(family: Family, train: Examples, local: LocalSettings, down_bi
     dense, step = _flops(family, train, local)
     held = family.weight_shapes if local.train_in == "dense" else family.tensor_shapes
     shapes = [list(held(width).values()) for width in range(1, family.max_width + 1)]
-    extra = [sum(each.nbytes(of_width) for each in local.sends) for of_width in shapes]
-    up = np.array([tensors_bytes(of_width, local.up_bits) for of_width in shapes]) + np.array(extra)
+    extra = sum(each.nbytes for each in local.sends)
+    up = np.array([tensors_bytes(of_width, local.up_bits) for of_width in shapes]) + extra
     down = np.array([tensors_bytes(of_width, down_bits) for of_width in shapes])
     return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down)
 

@@ -5,16 +5,19 @@ A strategy names the extras it needs. Each is one tensor, and travels unrounded.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from heroes import seeds
 from heroes.client.probing import Probe
 
-Shape = tuple[int, ...]
+SKETCHED = 1000
+"""numbers of a sketch"""
+_AT_ONCE = 2**20  # values that are sketched at a time, so that it takes little memory
 
 
 @dataclass(frozen=True)
@@ -30,25 +33,40 @@ class Extra:
     """One thing that clients send besides their tensors.
 
     `make` gives the tensor, or None if there is nothing to send. `wrong` says what is wrong with a tensor
-    that arrived, given the number of parameters and of classes; None if it is right. `nbytes` is what it
-    weighs on the wire for a model with tensors of these shapes.
+    that arrived, given the number of classes; None if it is right. `nbytes` is what the clock and the records
+    count for it.
     """
 
     name: str
     make: Callable[[Seen], Tensor | None]
-    wrong: Callable[[Tensor, int, int], str | None]
-    nbytes: Callable[[Iterable[Shape]], int] = lambda shapes: 0
+    wrong: Callable[[Tensor, int], str | None]
+    nbytes: int = 0
 
 
-def _gradient(seen: Seen) -> Tensor | None:
-    return None if seen.start is None else seen.start.gradient.float()
+def sketch(values: Tensor) -> Tensor:
+    """A count sketch: each value, under a random sign, is added to one of `SKETCHED` sums drawn at random.
+
+    Everyone draws the same, so that the sketch of a difference is the difference of two sketches. Its norm is
+    that of the difference itself, give or take two percent.
+    """
+    draws = seeds.stream(0, "sketch")
+    sums = np.zeros(SKETCHED)
+    for part in values.double().split(_AT_ONCE):
+        drawn = draws.integers(2 * SKETCHED, size=len(part), dtype=np.uint16)
+        signed = np.where(drawn % 2, part.numpy(), -part.numpy())
+        sums += np.bincount(drawn // 2, signed, SKETCHED)
+    return torch.from_numpy(sums).float()
 
 
-def _no_gradient(tensor: Tensor, parameters: int, classes: int) -> str | None:
-    if tensor.dtype != torch.float32 or tuple(tensor.shape) != (parameters,):
+def _sketch(seen: Seen) -> Tensor | None:
+    return None if seen.start is None else sketch(seen.start.gradient)
+
+
+def _no_sketch(tensor: Tensor, classes: int) -> str | None:
+    if tensor.dtype != torch.float32 or tuple(tensor.shape) != (SKETCHED,):
         shape = tuple(tensor.shape)
-        return f"its gradient is {tensor.dtype} of shape {shape}, not float32 of {parameters} values"
-    return None if bool(torch.isfinite(tensor).all()) else "its gradient is not finite"
+        return f"its sketch is {tensor.dtype} of shape {shape}, not float32 of {SKETCHED} values"
+    return None if bool(torch.isfinite(tensor).all()) else "its sketch is not finite"
 
 
 def _labels(seen: Seen) -> Tensor:
@@ -56,18 +74,14 @@ def _labels(seen: Seen) -> Tensor:
     return held
 
 
-def _no_labels(tensor: Tensor, parameters: int, classes: int) -> str | None:
+def _no_labels(tensor: Tensor, classes: int) -> str | None:
     whole = tensor.dtype == torch.int64 and tensor.dim() == 1 and tensor.numel() <= classes
     if whole and bool(((tensor >= 0) & (tensor < classes)).all()):
         return None
     return f"its labels are not classes from 0 to {classes - 1}"
 
 
-def _four_each(shapes: Iterable[Shape]) -> int:
-    return sum(4 * math.prod(shape) for shape in shapes)
-
-
-GRADIENT = Extra("gradient", _gradient, _no_gradient, _four_each)
-"""the gradient at the weights that the client received, over its probe batches"""
+SKETCH = Extra("sketch", _sketch, _no_sketch, 4 * SKETCHED)
+"""the gradient at the weights that the client received, over its probe batches, in few numbers"""
 LABELS = Extra("labels", _labels, _no_labels)
 """the classes that the client holds"""

@@ -156,10 +156,15 @@ class Strategy(Section):
         limit = None if step_limit == "auto" else step_limit
         return widths_afforded(cohort, self.ground.costs, limit)
 
-    def load(self, cohort: Cohort, probes: int = 0) -> Load:
-        """What the chosen widths cost the clients, in seconds and bytes."""
+    def load(self, cohort: Cohort, gradients: int = 0) -> Load:
+        """What the chosen widths cost the clients, in seconds and bytes.
+
+        `gradients` is how many a client computes besides those of its steps.
+        """
         ground, widths = self.ground, self.choose_widths(cohort)
-        return load_of(cohort, widths, ground.costs, probes=probes, count_download=ground.count_download)
+        return load_of(
+            cohort, widths, ground.costs, gradients=gradients, count_download=ground.count_download
+        )
 
     @abstractmethod
     def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:
