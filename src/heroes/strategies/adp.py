@@ -103,7 +103,7 @@ class Adp(Strategy):
         return replace(plan, facts={**plan.facts, "phi": phi})
 
     def _tau(self, state: State, load: Load) -> tuple[int, float | None]:
-        """The best tau by the estimates, with the phi it was found with; the last tau while one is missing."""
+        """The best tau by the estimates, and the phi behind it; the last tau while an estimate is missing."""
         memory, rate = state.memory, self.ground.learning_rate.at(state.round)
         rho, beta, delta = memory.lipschitz, memory.smoothness, memory.divergence
         if rho is None or beta is None or delta is None:
@@ -121,7 +121,7 @@ class Adp(Strategy):
         return int(candidates[int(np.argmin(loss_bound(candidates, phi)))]), phi
 
     def aggregate(self, state: State, plan: Plan, answers: Answers) -> tuple[State, Facts]:
-        """The plain mean over clients; their estimates weighted by their samples, and averaged over rounds."""
+        """The plain mean over clients; estimates are weighted by samples and averaged over rounds."""
         seen: list[Update] = []
         tensors = self.ground.overlay(state.tensors, self._parts(answers, seen))
         phi = plan.facts["phi"] if self.phi == "auto" else None
