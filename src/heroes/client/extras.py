@@ -5,7 +5,7 @@ A strategy names the extras it needs. Each is one tensor, and travels unrounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,10 @@ from torch import Tensor
 from heroes import seeds
 from heroes.client.probing import Probe
 
+Shape = tuple[int, ...]
 SKETCHED = 1000
 """numbers of a sketch"""
-_AT_ONCE = 2**20  # values that are sketched at a time, so that it takes little memory
+_AT_ONCE = 2**20  # values sketched at a time, so that it takes little memory; the draws depend on it
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class Extra:
     """One thing that clients send besides their tensors.
 
     `make` gives the tensor, or None if there is nothing to send. `wrong` says what is wrong with a tensor
-    that arrived, given the number of classes; None if it is right. `nbytes` is what the clock and the records
-    count for it.
+    that arrived, given the number of parameters and of classes; None if it is right. `nbytes` is what it
+    weighs on the wire for a model with tensors of these shapes.
     """
 
     name: str
     make: Callable[[Seen], Tensor | None]
-    wrong: Callable[[Tensor, int], str | None]
-    nbytes: int = 0
+    wrong: Callable[[Tensor, int, int], str | None]
+    nbytes: Callable[[Iterable[Shape]], int] = lambda shapes: 0
 
 
 def sketch(values: Tensor) -> Tensor:
@@ -62,7 +63,7 @@ def _sketch(seen: Seen) -> Tensor | None:
     return None if seen.start is None else sketch(seen.start.gradient)
 
 
-def _no_sketch(tensor: Tensor, classes: int) -> str | None:
+def _no_sketch(tensor: Tensor, parameters: int, classes: int) -> str | None:
     if tensor.dtype != torch.float32 or tuple(tensor.shape) != (SKETCHED,):
         shape = tuple(tensor.shape)
         return f"its sketch is {tensor.dtype} of shape {shape}, not float32 of {SKETCHED} values"
@@ -74,14 +75,14 @@ def _labels(seen: Seen) -> Tensor:
     return held
 
 
-def _no_labels(tensor: Tensor, classes: int) -> str | None:
+def _no_labels(tensor: Tensor, parameters: int, classes: int) -> str | None:
     whole = tensor.dtype == torch.int64 and tensor.dim() == 1 and tensor.numel() <= classes
     if whole and bool(((tensor >= 0) & (tensor < classes)).all()):
         return None
     return f"its labels are not classes from 0 to {classes - 1}"
 
 
-SKETCH = Extra("sketch", _sketch, _no_sketch, 4 * SKETCHED)
+SKETCH = Extra("sketch", _sketch, _no_sketch, lambda shapes: 4 * SKETCHED)
 """the gradient at the weights that the client received, over its probe batches, in few numbers"""
 LABELS = Extra("labels", _labels, _no_labels)
 """the classes that the client holds"""

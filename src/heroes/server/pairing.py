@@ -32,6 +32,10 @@ class Expected:
     classes: int = 0
     dtype: torch.dtype = torch.float32
 
+    @property
+    def parameters(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
 
 class Pairing:
     """Iterate once for (assignment, update) in plan order.
@@ -163,7 +167,7 @@ def _wrong_extra(extras: Tensors, expected: Expected) -> str | None:
             return f"it sent {name!r}, which nobody asked for"
         if not isinstance(tensor, Tensor):
             return f"its {name} is a {type(tensor).__name__}, not a tensor"
-        if (why := wanted[name].wrong(tensor, expected.classes)) is not None:
+        if (why := wanted[name].wrong(tensor, expected.parameters, expected.classes)) is not None:
             return why
     return None
 

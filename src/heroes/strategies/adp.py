@@ -24,7 +24,7 @@ from heroes.slices.cuts import Part
 from heroes.strategies.base import Answers, Duties, Strategy
 
 _SMALLEST_BETA = 1e-5
-_PHIS = 1e-15, 1e15  # what is tried when phi is calibrated
+_PHIS = 1e-60, 1e15  # what is tried when phi is calibrated
 _OLD = 0.5  # the weight of earlier rounds in an estimate
 
 
@@ -95,11 +95,13 @@ class Adp(Strategy):
     def assign(self, state: State, cohort: Cohort) -> Plan:
         """The whole model for all, and the tau that promises most within the budget.
 
-        Of the two gradients that a client measures, the first is that of its first step; one is extra.
+        Clients measure in every `training.probe_every`th round. Of the two gradients they take, the first is
+        that of a first step, which they need anyway: one is extra.
         """
-        load = self.load(cohort, gradients=1)
+        probing = state.round % self.ground.probe_every == 0
+        load = self.load(cohort, gradients=int(probing))
         tau, phi = self._tau(state, load)
-        plan = self.same_tau(state, cohort, load, tau, rule="budget")
+        plan = self.same_tau(state, cohort, load, tau, "budget", probing)
         return replace(plan, facts={**plan.facts, "phi": phi})
 
     def _tau(self, state: State, load: Load) -> tuple[int, float | None]:

@@ -171,12 +171,19 @@ class Strategy(Section):
         """What every client of the cohort does in this round, in the cohort's order."""
 
     def same_tau(
-        self, state: ServerState[Any], cohort: Cohort, load: Load, tau: int, rule: str = "fixed"
+        self,
+        state: ServerState[Any],
+        cohort: Cohort,
+        load: Load,
+        tau: int,
+        rule: str = "fixed",
+        probes: bool = True,
     ) -> Plan:
         """Everyone trains its width's selection for equally many steps; `rule` says why so many."""
         selections = [self.select(state, width) for width in load.widths.tolist()]
         rate = self.ground.learning_rate.at(state.round)
-        given = assignments(state.round + 1, cohort, load, rate, selections, [tau] * len(cohort))
+        taus = [tau] * len(cohort)
+        given = assignments(state.round + 1, cohort, load, rate, selections, taus, probes=probes)
         return Plan(given, {"tau_star": float(tau), "rule": rule})
 
     def select(self, state: ServerState[Any], width: int) -> Selection:
