@@ -183,6 +183,16 @@ def test_one_extra_gradient_is_charged(world):
     assert fast.seconds == pytest.approx(0.0075 + 10 * 0.015 + 7000 / 200e3)
 
 
+def test_clients_measure_and_pay_for_it_in_every_fifth_round_if_so_configured(world):
+    strategy = world.strategy("adp", probe_every=5)
+    plans = [
+        strategy.assign(replace(strategy.begin(0), round=n), world.cohort([4e8])).assignments[0]
+        for n in range(6)
+    ]
+    assert [a.probes for a in plans] == [True, False, False, False, False, True]
+    assert [a.probe_seconds > 0 for a in plans] == [a.probes for a in plans]
+
+
 @pytest.mark.parametrize("up_bits", [32, 4])
 def test_the_sketch_travels_too_and_is_counted(world, up_bits):
     costs = world.assembled("adp", {"exchange.up_bits": up_bits}).strategy.ground.costs

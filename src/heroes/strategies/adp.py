@@ -67,7 +67,10 @@ class Adp(Strategy):
 
     colour = "#E69F00"
     marker = "D"
-    tuned: ClassVar = {task: {"strategy.tau_first": 20} for task in ("cifar10", "imagenet100", "shakespeare")}
+    tuned: ClassVar = {
+        **{task: {"strategy.tau_first": 20} for task in ("cifar10", "imagenet100", "shakespeare")},
+        "digits": {"training.learning_rate": 0.2},  # of 0.05, 0.1 and 0.2
+    }
 
     @model_validator(mode="after")
     def _tau_in_order(self) -> Self:
