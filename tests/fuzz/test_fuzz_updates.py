@@ -10,7 +10,7 @@ import torch
 from fuzzing import HOSTILE, TEXTS
 from hypothesis import strategies as st
 
-from heroes.client.extras import GRADIENT, LABELS
+from heroes.client.extras import LABELS, SKETCH, SKETCHED
 from heroes.messages import Assignment, Lost, Selection, Update
 from heroes.server.defence import Defence
 from heroes.server.pairing import Expected, Pairing
@@ -19,7 +19,7 @@ from heroes.slices.overlays import overlay_mean
 
 WHOLE = {"w": torch.zeros(4, 3), "b": torch.ones(3)}
 CUT = {"w": Slice("w", ((0, torch.tensor([0, 2])),)), "b": Slice("b")}
-EXPECTED = Expected({"w": (2, 3), "b": (3,)}, sends=(GRADIENT, LABELS), classes=3)
+EXPECTED = Expected({"w": (2, 3), "b": (3,)}, sends=(SKETCH, LABELS), classes=3)
 PLAN = [
     Assignment(7, c, "board", Selection(1, (0,), (0,)), 3, 0.1, 1.0, 0.0, 1.0, 10, 10, nonce=100 + c)
     for c in range(4)
@@ -49,7 +49,7 @@ def honest(client: int) -> dict:
         "samples": 10,
         "loss": 0.5,
         "measured": {"smoothness": 1.0, "variance": 2.0, "gradient": 3.0, "lipschitz": 4.0},
-        "extras": {"gradient": torch.ones(9), "labels": torch.tensor([0, 2])},
+        "extras": {"sketch": torch.ones(SKETCHED), "labels": torch.tensor([0, 2])},
         "residuals": None,
         "nonce": 100 + client,
     }
@@ -88,7 +88,7 @@ def spoil(rng: Random, fields: dict) -> None:
     elif name == "residuals":
         fields["residuals"] = {key: tensor(rng) for key in rng.sample(["w", "b", "x"], 2)}
     elif name == "extras":
-        key = rng.choice(["gradient", "labels", *TEXTS])
+        key = rng.choice(["sketch", "labels", *TEXTS])
         fields["extras"] = {key: tensor(rng) if rng.random() < 0.8 else anything(rng)}
     elif name in ("client", "round", "nonce", "samples"):
         fields[name] = rng.choice([value for value in (*HOSTILE, True, "1", None) if value == value])

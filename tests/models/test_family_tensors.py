@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from heroes.errors import ModelError
-from heroes.models import cnn, digits_cnn
-from heroes.models.family import Family
+from heroes.models import char_rnn, cnn, digits_cnn, resnet
+from heroes.models.family import Build, Family
 from heroes.models.stacks import stacked
+from heroes.slices.blocks import grid_selection
+from heroes.slices.cuts import cut_out
 
 
 def test_initial_tensors_repeat_from_the_seed_and_leave_torchs_generator_alone() -> None:
@@ -32,6 +34,52 @@ def test_initial_tensors_have_the_full_width_shapes_and_he_variance() -> None:
     weight = family.plain_weights(tensors)["4.weight"]
     assert weight.shape == (128, 64, 3, 3)
     assert weight.var().item() == pytest.approx(2 / (9 * 64), rel=0.05)
+
+
+STARTS = {
+    "cnn": cnn.build,
+    "digits_cnn": digits_cnn.build,
+    "resnet18": resnet.build,
+    "char_rnn": char_rnn.build,
+}
+
+
+@pytest.mark.parametrize("build", STARTS.values(), ids=STARTS)
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_dense_and_composed_models_start_equally_large_in_every_layer(build: Build, width: int) -> None:
+    family = Family(build, 4)
+    selection = grid_selection(tuple(range(width)), 4)
+    dense = cut_out(family.initial_weights(5), family.cut_weights(selection.groups))
+    composed = family.plain_weights(cut_out(family.initial(5), family.cut(selection)))
+    assert dense.keys() == composed.keys()
+    for name, weight in dense.items():
+        assert float(composed[name].norm()) == pytest.approx(float(weight.norm()), rel=0.1), name
+
+
+@pytest.mark.parametrize("name", ["cnn", "digits_cnn", "resnet18"])
+def test_built_in_models_start_as_he_has_it_but_for_outputs_norms_and_biases(name: str) -> None:
+    module = Family(STARTS[name], 4).module(4)
+    *hidden, output = [m for m in module.modules() if isinstance(m, (nn.Linear, nn.Conv2d))]
+    for layer in hidden:
+        weight = layer.weight.detach()
+        few = weight.numel() < 2000
+        assert float(weight.var()) == pytest.approx(2 / weight[0].numel(), rel=0.25 if few else 0.06)
+    assert float(output.weight.detach().abs().max()) <= output.weight.shape[1] ** -0.5
+    norms = [m for m in module.modules() if isinstance(m, nn.GroupNorm)]
+    assert norms
+    assert all((m.weight == 1).all() and (m.bias == 0).all() for m in norms)
+
+
+def test_a_models_own_weights_are_where_dense_strategies_start_and_set_the_scale_of_composed_ones() -> None:
+    def pretrained(width: int) -> nn.Module:
+        module = nn.Sequential(nn.Linear(4, 32 * width), nn.ReLU(), nn.Linear(32 * width, 32 * width))
+        nn.init.constant_(module[2].weight, 0.7)
+        return module
+
+    family = Family(pretrained, 3)
+    assert (family.initial_weights(0)["2.weight"] == 0.7).all()
+    composed = family.plain_weights(family.initial(0))["2.weight"]
+    assert float(composed.square().mean().sqrt()) == pytest.approx(0.7, rel=0.05)
 
 
 def test_recurrent_weights_start_with_the_variance_of_the_dense_module() -> None:

@@ -26,11 +26,11 @@ WIDTHS = np.array([3, 1])
 
 
 def test_a_load_by_hand(world):
-    load = load_of(COHORT, WIDTHS, world.costs(), probes=2)
+    load = load_of(COHORT, WIDTHS, world.costs(), gradients=4)
     assert load.widths.tolist() == [3, 1]
     assert load.mu.tolist() == pytest.approx([0.015, 0.01])  # 6 MFLOP at 400, 1 at 100
     assert load.transfer.tolist() == pytest.approx([0.07 + 0.0071, 0.01 + 0.0042])
-    # two batches, before and after, half a step each
+    # half a step each
     assert load.probing.tolist() == pytest.approx([0.03, 0.02])
     assert load.nu.tolist() == pytest.approx([0.1071, 0.0342])
     assert (load.bytes_up.tolist(), load.bytes_down.tolist()) == ([7000, 2000], [7100, 2100])
@@ -44,7 +44,7 @@ def test_without_probes_and_downloads_only_the_upload_is_left(world):
 
 
 def test_assignments_are_plain_numbers_in_the_cohorts_order(world):
-    load = load_of(COHORT, WIDTHS, world.costs(), probes=1)
+    load = load_of(COHORT, WIDTHS, world.costs(), gradients=2)
     selections = [Selection(3, (0, 1, 2), tuple(range(9))), Selection(1, (2,), (8,))]
     first, second = assignments(5, COHORT, load, 0.1, selections, [4, 9], [False, True])
     assert (first.client, first.device, first.round, first.tau, first.straggler) == (

@@ -15,13 +15,18 @@ import heroes
 ARCHIVE = Path(__file__).with_name("runs-0.1.0.tar.gz")
 
 
-@pytest.mark.parametrize("name", ["heroes", "adp"])
-def test_a_run_of_version_0_1_0_goes_on_and_ends_with_its_bits(tmp_path, name):
+def begun(tmp_path, name):
+    """The folder of a run that was killed after its last checkpoint."""
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
     folder = tmp_path / name
     done = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(done[:3]))  # as the last checkpoint has it
+    return folder
+
+
+def test_a_run_of_version_0_1_0_goes_on_and_ends_with_its_bits(tmp_path):
+    folder = begun(tmp_path, "heroes")
     finished = heroes.resume(folder)
     expected = load_file(folder / "expected.safetensors")
     found = load_file(folder / "model.safetensors")
@@ -36,3 +41,12 @@ def test_a_run_of_version_0_1_0_goes_on_and_ends_with_its_bits(tmp_path, name):
     same = ("round", "seconds", "waiting", "traffic", "loss", "test_loss", "stopped")
     assert [[row[key] for key in same] for row in rows] == [[row[key] for key in same] for row in before]
     assert [record.accuracy for record in finished.records] == [row["accuracy"] for row in before]
+
+
+def test_a_run_whose_strategy_works_otherwise_now_is_refused_and_still_read(tmp_path):
+    folder = begun(tmp_path, "adp")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(heroes.HeroesError, match=r"did not remember 'phi' yet, .*environment\.json"):
+        heroes.resume(folder)
+    assert {path: path.read_bytes() for path in before} == before
+    assert heroes.report.load_runs([folder])[0].rows[-1].round == 3

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heroes.client.extras import GRADIENT, LABELS
+from heroes.client.extras import LABELS, SKETCH, SKETCHED
 from heroes.messages import Assignment, Lost, Selection, Update
 from heroes.server.pairing import Expected, Pairing
 from heroes.slices.cuts import Slice
 from heroes.slices.overlays import overlay_mean
 
-EXPECTED = Expected({"w": (3,)}, sends=(GRADIENT, LABELS), classes=2)
+EXPECTED = Expected({"w": (3,)}, sends=(SKETCH, LABELS), classes=2)
 NONCE = 2**62 + 1
 
 
@@ -172,14 +172,19 @@ def test_measurements_that_cannot_be_are_dropped_and_the_update_is_not(bad):
     assert (pairing.lost, pairing.answered) == ([], {0: (10, None)})
 
 
-@pytest.mark.parametrize("gradient", [torch.ones(2), torch.ones(3, 1), torch.tensor([1.0, math.nan, 1.0])])
-def test_an_update_with_a_gradient_that_cannot_be_is_refused(gradient):
-    pairs, pairing = pair([0], [replace(answer(0), extras={"gradient": gradient})])
+SOUND = torch.ones(SKETCHED)
+
+
+@pytest.mark.parametrize(
+    "sketch", [torch.ones(SKETCHED - 1), torch.ones(SKETCHED, 1), SOUND.double(), SOUND * math.nan]
+)
+def test_an_update_with_a_sketch_that_cannot_be_is_refused(sketch):
+    pairs, pairing = pair([0], [replace(answer(0), extras={"sketch": sketch})])
     assert pairs == []
     assert [(lost.client, lost.cause, lost.arrived) for lost in pairing.lost] == [(0, "extras", True)]
-    assert "its gradient is" in pairing.lost[0].reason
-    pairs, _ = pair([0], [replace(answer(0), extras={"gradient": torch.ones(3)})])
-    assert pairs[0][1].extras["gradient"].tolist() == [1.0] * 3
+    assert "its sketch is" in pairing.lost[0].reason
+    pairs, _ = pair([0], [replace(answer(0), extras={"sketch": SOUND})])
+    assert torch.equal(pairs[0][1].extras["sketch"], SOUND)
 
 
 def test_residuals_of_the_wrong_size_are_dropped_and_the_update_is_not():

@@ -204,7 +204,7 @@ def test_a_file_that_names_another_strategy_leaves_the_recipes_settings_behind(t
     # as the recipe has it for this strategy
     assert load(file, recipe, "fedavg").strategy.model_dump()["tau"] == 20
     file.write_text('task = "digits"\n[strategy]\nname = "adp"\n')
-    assert load(file, recipe).federation.rounds == 120
+    assert load(file, recipe).training.learning_rate == 0.2
     assert load(file, recipe, "heroes").strategy.name == "heroes"
 
 

@@ -28,6 +28,16 @@ def test_the_papers_settings_are_as_its_text_has_them() -> None:
     assert (config.model.norm, config.training.train_in, config.exchange.up_bits) == ("none", "weights", 32)
 
 
+def test_heterofl_knows_of_missing_classes_where_clients_lack_some() -> None:
+    on = {
+        task: (config.strategy.mask_absent_labels, config.strategy.label_split)
+        for task in recipes.TASKS
+        for config in [recipes.recipe(task, "heterofl")]
+    }
+    assert on.pop("imagenet100") == (True, True)
+    assert set(on.values()) == {(False, False)}
+
+
 def test_rounds_and_seed_are_arguments() -> None:
     config = recipes.cifar10(rounds=7, seed=3)
     assert (config.federation.rounds, config.seed) == (7, 3)

@@ -10,13 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heroes.assemble import Own
+from heroes.assemble.clients import at_clients
 from heroes.client.extras import LABELS
 from heroes.client.optimisers import Sgd
 from heroes.client.training import LocalSettings, Trainer
+from heroes.errors import ConfigError
 from heroes.federation import Stop
 from heroes.messages import Selection, Task
+from heroes.models import char_rnn
 from heroes.models.family import Family
 from heroes.rounds import run
+from heroes.settings.config import Config
 from heroes.slices.cuts import cut_out
 
 
@@ -254,6 +259,14 @@ class Tied(Reader):
 )
 def test_the_classifier_is_found_by_its_shape(build, names):
     assert Family(build, 2).classifier == names
+
+
+def test_the_scaler_is_refused_where_there_is_nothing_to_scale(world):
+    config = Config().changed({"strategy.name": "heterofl", "federation.clients": 12})
+    own = Own(char_rnn.build, world.data())
+    at_clients(config, own)
+    with pytest.raises(ConfigError, match=r"strategy\.scaler is true, .* this model has none; use false"):
+        at_clients(config.changed({"strategy.scaler": True}), own)
 
 
 def test_all_extras_together_from_the_configuration(world):

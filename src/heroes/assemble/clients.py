@@ -17,7 +17,7 @@ from heroes.client.extras import LABELS
 from heroes.client.objectives import Objective, make_objective
 from heroes.client.optimisers import AdamW, Sgd
 from heroes.client.terms import Orthogonality, Proximal, Term
-from heroes.client.training import LocalSettings, Trainer, one_thread
+from heroes.client.training import LocalSettings, Trainer, one_thread, scaled_layers
 from heroes.contracts import LocalOptimiser
 from heroes.data import Examples, FederatedData, Progress
 from heroes.errors import ConfigError, DataError, ModelError, TrainingError
@@ -55,7 +55,13 @@ def at_clients(
     check_targets(settings, chosen)
     build = own.model or model_build(config, chosen)
     check_layers(build)
-    return Trainer(Family(build, config.model.max_width, config.model.rank_ratio), settings, device), chosen
+    family = Family(build, config.model.max_width, config.model.rank_ratio)
+    if settings.scaler and not scaled_layers(family.module(1)):
+        raise ConfigError(
+            "strategy.scaler is true, but it scales convolutions and linear layers before the last, of which "
+            "this model has none; use false"
+        )
+    return Trainer(family, settings, device), chosen
 
 
 def check_layers(build: Build) -> None:

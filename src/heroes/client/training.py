@@ -193,10 +193,14 @@ def _lay_out(module: nn.Module) -> None:
             parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
 
 
+def scaled_layers(module: nn.Module) -> list[nn.Module]:
+    """What the scaler scales: the outputs of all convolutions and linear layers but the last."""
+    return [m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))][:-1]
+
+
 def scale_activations(module: nn.Module, factor: float) -> None:
-    """Multiply the outputs of all convolutions and linear layers but the last, in training only."""
-    layers = [m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))]
-    for layer in layers[:-1]:
+    """Multiply the outputs of the layers that can be scaled, in training only."""
+    for layer in scaled_layers(module):
         layer.register_forward_hook(lambda m, _, out: out * factor if m.training else out)
 
 

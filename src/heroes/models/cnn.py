@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from heroes.models.starts import he
+
 
 def build(
     width: int, max_width: int = 4, classes: int = 10, channels: int = 3, norm: str = "group"
@@ -16,7 +18,8 @@ def build(
         if norm == "group":
             layers.append(nn.GroupNorm(width, outputs))
         layers += [nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(sizes[-1] * 4, classes))
+    output = nn.Linear(sizes[-1] * 4, classes)
+    return he(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), output))
 
 
 def _per_width(full: int, max_width: int) -> int:

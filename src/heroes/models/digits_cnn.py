@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from heroes.models.starts import he
+
 
 def build(width: int, classes: int = 10, norm: str = "group") -> nn.Module:
     """Three 3x3 convolutions of 8, 16 and 16 channels per width, average pooling, one linear output."""
@@ -13,12 +15,5 @@ def build(width: int, classes: int = 10, norm: str = "group") -> nn.Module:
         normalise = [nn.GroupNorm(width, outputs)] if norm == "group" else []
         return [nn.Conv2d(inputs, outputs, 3, padding=1), *normalise, nn.ReLU()]
 
-    return nn.Sequential(
-        *block(1, a),
-        *block(a, b),
-        nn.MaxPool2d(2),
-        *block(b, b),
-        nn.AvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(b * 4, classes),
-    )
+    convolved = [*block(1, a), *block(a, b), nn.MaxPool2d(2), *block(b, b), nn.AvgPool2d(2)]
+    return he(nn.Sequential(*convolved, nn.Flatten(), nn.Linear(b * 4, classes)))

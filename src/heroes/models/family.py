@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 from heroes.messages import Selection
 from heroes.models import layers
 from heroes.models.parameters import COMPOSED, GROUPED, SHARED, Build, Parameter, built, detect, group_indices
-from heroes.slices.compose import Layout, compose, decompose, empty_factors, initial_factors
+from heroes.slices.compose import Layout, compose, decompose, empty_factors, initial_factors, mean_square
 from heroes.slices.cuts import Cut, Slice
 
 __all__ = ["COMPOSED", "GROUPED", "SHARED", "Build", "Family", "LocalModel", "Parameter"]
@@ -99,7 +99,9 @@ class Family:
         return built(self.build, width, seed)
 
     def initial(self, seed: int) -> dict[str, Tensor]:
-        """The global tensors before the first round."""
+        """The global tensors before the first round: the weights that `build` makes, and for composed layers
+        random factors whose product is as large as the weight they stand for.
+        """
         dense = self.module(self.max_width, seed)
         values = dict(dense.named_parameters())
         generator = torch.Generator().manual_seed(seed)
@@ -109,9 +111,7 @@ class Family:
             if p.layout is None:
                 tensors[p.name] = value.clone()
                 continue
-            owner = dense.get_submodule(p.sites[0][0])
-            variance = layers.he_variance(owner, p.layout, self.max_width, value)
-            factors = initial_factors(p.layout, p.rank, self.max_width, variance, generator)
+            factors = initial_factors(p.layout, p.rank, self.max_width, mean_square(value), generator)
             tensors[p.basis], tensors[p.coefficient] = factors
         return tensors
 

@@ -217,15 +217,3 @@ def has_own_forward(module: nn.Module) -> bool:
     containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
     own_class = parametrize.type_before_parametrizations(module)
     return own_class.__module__.startswith("torch.nn") and not isinstance(module, containers)
-
-
-def he_variance(module: nn.Module, layout: Layout, max_width: int, dense: Tensor) -> float:
-    """The variance that a composed full-width weight starts with: He's, or the module's own.
-
-    He's is for convolutions and linear layers.
-    """
-    if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)) and not isinstance(
-        module, nn.modules.linear.NonDynamicallyQuantizableLinear
-    ):
-        return 2.0 / (layout.basis_rows * max_width)
-    return float(dense.var()) if dense.numel() > 1 else 1.0

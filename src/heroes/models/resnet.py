@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heroes.models.starts import he
+
 STAGES = (64, 128, 256, 512)
 
 
@@ -12,9 +14,8 @@ def build(
     width: int, max_width: int = 4, classes: int = 100, norm: str = "group", small_images: bool = False
 ) -> nn.Module:
     """ResNet-18; `small_images` has a 3x3 stem without pooling, for images below about 100 pixels."""
-    return ResNet18(
-        [max(1, round(full / max_width)) * width for full in STAGES], width, classes, norm, small_images
-    )
+    sizes = [max(1, round(full / max_width)) * width for full in STAGES]
+    return he(ResNet18(sizes, width, classes, norm, small_images))
 
 
 class ResNet18(nn.Module):

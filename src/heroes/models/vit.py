@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from heroes.models.starts import he
+
 
 def build(
     width: int, max_width: int = 4, classes: int = 10, image: int = 32, patch: int = 4, depth: int = 4
 ) -> nn.Module:
     """Patches, `depth` encoder layers of 256 units and 8 heads at full width, mean pooling, linear."""
     heads = max(1, round(8 / max_width)) * width
-    return ViT(32 * heads, heads, classes, image, patch, depth)
+    return he(ViT(32 * heads, heads, classes, image, patch, depth))
 
 
 class ViT(nn.Module):

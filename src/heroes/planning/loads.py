@@ -64,16 +64,16 @@ def widths_afforded(cohort: Cohort, costs: Costs, step_limit: float | str) -> In
 
 
 def load_of(
-    cohort: Cohort, widths: Integers, costs: Costs, *, probes: int = 0, count_download: bool = True
+    cohort: Cohort, widths: Integers, costs: Costs, *, gradients: int = 0, count_download: bool = True
 ) -> Load:
-    """What these widths cost these clients. Each probe batch takes a gradient before and after."""
+    """What these widths cost these clients, with so many gradients taken besides those of the steps."""
     row = widths - 1
     up, down = costs.bytes_up[row], costs.bytes_down[row]
     return Load(
         widths=widths,
         mu=costs.step_flops[row] / cohort.speed,
         transfer=up / cohort.upload + (down / cohort.download if count_download else 0.0) + cohort.overhead,
-        probing=2 * probes * costs.probe_flops[row] / cohort.speed,
+        probing=gradients * costs.probe_flops[row] / cohort.speed,
         bytes_up=up,
         bytes_down=down,
     )

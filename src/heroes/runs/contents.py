@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Annotated, Any
 
 import torch
@@ -16,6 +16,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, Validation
 from safetensors.torch import save
 from torch import Tensor
 
+from heroes.errors import RunFolderError
 from heroes.messages import LARGEST, ServerState
 
 VERSION = 1
@@ -124,11 +125,24 @@ def _memory(found: Any, begin: Any) -> Any:
     if begin is None:
         return None
     _check_whole_numbers(found)
+    _check_version(found, begin)
     memory = TypeAdapter(type(begin)).validate_python(found)
     fits = getattr(memory, "fits", None)
     if callable(fits) and not fits(begin):
         raise ValueError("what its strategy remembers cannot be of a run with this configuration")
     return memory
+
+
+def _check_version(found: Any, begin: Any) -> None:
+    """Refuse what lacks something that the strategy remembers now."""
+    needed = [f.name for f in fields(begin) if f.default is MISSING and f.default_factory is MISSING]
+    lacking = [name for name in needed if isinstance(found, Mapping) and name not in found]
+    if lacking:
+        raise RunFolderError(
+            f"it was written by a heroes whose strategy did not remember {lacking[0]!r} yet, so this heroes "
+            "cannot go on as it would have; use the version in environment.json, or start a new run with "
+            "--overwrite"
+        )
 
 
 def _check_whole_numbers(value: Any) -> None:

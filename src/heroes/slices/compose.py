@@ -162,6 +162,11 @@ def initial_factors(
     return basis.float().contiguous(), u
 
 
+def mean_square(weight: Tensor) -> float:
+    """The variance that factors start with which stand for this weight, so that both are equally large."""
+    return float(weight.detach().double().square().mean())
+
+
 def orthogonality(basis: Tensor) -> Tensor:
     """mean((V^T V - I)^2), the regulariser that keeps a basis from collapsing."""
     gram = basis.T @ basis

@@ -157,22 +157,34 @@ class Strategy(Section):
         """For every client the largest width whose step keeps to the limit: `shared`, `own` or seconds."""
         return widths_afforded(cohort, self.ground.costs, step_limit)
 
-    def load(self, cohort: Cohort, probes: int = 0) -> Load:
-        """What the chosen widths cost the clients, in seconds and bytes."""
+    def load(self, cohort: Cohort, gradients: int = 0) -> Load:
+        """What the chosen widths cost the clients, in seconds and bytes.
+
+        `gradients` is how many a client computes besides those of its steps.
+        """
         ground, widths = self.ground, self.choose_widths(cohort)
-        return load_of(cohort, widths, ground.costs, probes=probes, count_download=ground.count_download)
+        return load_of(
+            cohort, widths, ground.costs, gradients=gradients, count_download=ground.count_download
+        )
 
     @abstractmethod
     def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:
         """What every client of the cohort does in this round, in the cohort's order."""
 
     def same_tau(
-        self, state: ServerState[Any], cohort: Cohort, load: Load, tau: int, rule: str = "fixed"
+        self,
+        state: ServerState[Any],
+        cohort: Cohort,
+        load: Load,
+        tau: int,
+        rule: str = "fixed",
+        probes: bool = True,
     ) -> Plan:
         """Everyone trains its width's selection for equally many steps; `rule` says why so many."""
         selections = [self.select(state, width) for width in load.widths.tolist()]
         rate = self.ground.learning_rate.at(state.round)
-        given = assignments(state.round + 1, cohort, load, rate, selections, [tau] * len(cohort))
+        taus = [tau] * len(cohort)
+        given = assignments(state.round + 1, cohort, load, rate, selections, taus, probes=probes)
         return Plan(given, {"tau_star": float(tau), "rule": rule})
 
     def select(self, state: ServerState[Any], width: int) -> Selection:

@@ -42,7 +42,8 @@ class Flanc(SameTau):
     def begin(self, seed: int) -> ServerState[Any]:
         """The bases that Heroes starts from, and for every width new coefficients and other tensors.
 
-        Coefficients have He variance; the rest starts as the module has it.
+        Coefficients compose to weights as large as those of the module of that width; the rest starts as that
+        module has it.
         """
         whole = self.family.initial(seed)
         tensors = {p.basis: whole[p.basis] for p in self.family.parameters if p.layout}
@@ -53,11 +54,9 @@ class Flanc(SameTau):
     def _of_width(self, width: int, seed: int) -> dict[str, Tensor]:
         import torch
 
-        from heroes.models.layers import he_variance
-        from heroes.slices.compose import initial_factors
+        from heroes.slices.compose import initial_factors, mean_square
 
-        module = self.family.module(width, seed)
-        values = dict(module.named_parameters())
+        values = dict(self.family.module(width, seed).named_parameters())
         generator = torch.Generator().manual_seed(seed + width)
         tensors = {}
         for p in self.family.parameters:
@@ -65,8 +64,7 @@ class Flanc(SameTau):
             if p.layout is None:
                 tensors[f"{p.name}@{width}"] = value
             else:
-                variance = he_variance(module.get_submodule(p.sites[0][0]), p.layout, width, value)
-                fresh = initial_factors(p.layout, p.rank, width, variance, generator)
+                fresh = initial_factors(p.layout, p.rank, width, mean_square(value), generator)
                 tensors[f"{p.coefficient}@{width}"] = fresh[1]
         return tensors
 

@@ -143,7 +143,8 @@ class Heroes(Strategy):
         """Width by what the device affords, then T, then blocks and tau client by client."""
         ground = self.ground
         probing = state.round % ground.probe_every == 0
-        load = self.load(cohort, self.duties(ground.probes).probes if probing else 0)
+        probes = self.duties(ground.probes).probes if probing else 0
+        load = self.load(cohort, gradients=2 * probes)  # before and after
         rate = ground.learning_rate.at(state.round)
         pace, seconds, steps = self._steps(state, load, rate)
         wishes = zip(load.widths.tolist(), steps.low.tolist(), steps.high.tolist(), strict=True)

@@ -24,7 +24,9 @@ class HeteroFL(SameTau):
     class: shared is that of the dense model, the same for all strategies, own that of the model it trains
     """
     scaler: bool = False
-    """divide hidden activations by the width's share of the full width, in training"""
+    """divide hidden activations by the width's share of the full width, in training; a model without a
+    convolution or linear layer before its last has none to divide, and is refused
+    """
     mask_absent_labels: bool = False
     """set the scores of classes that a client does not hold to zero, in training"""
     label_split: bool = False
@@ -32,7 +34,15 @@ class HeteroFL(SameTau):
 
     colour = "#009E73"
     marker = "^"
-    tuned: ClassVar = {task: {"strategy.tau": 20} for task in ("cifar10", "imagenet100", "shakespeare")}
+    tuned: ClassVar = {
+        **{task: {"strategy.tau": 20} for task in ("cifar10", "shakespeare")},
+        # clients lack classes here, which is what these two are for
+        "imagenet100": {
+            "strategy.tau": 20,
+            "strategy.mask_absent_labels": True,
+            "strategy.label_split": True,
+        },
+    }
 
     def duties(self, probes: int) -> Duties:
         from heroes.client.extras import LABELS

@@ -40,6 +40,7 @@ _SHORT, _LONG = 0.01, 0.25  # seconds between two looks for messages
 _QUIET_SECONDS = 3.0  # of waiting for nodes, before anybody is told
 _ASK_AGAIN_SECONDS = 60.0  # after which a node that could not say who it is gets another chance
 _KEEP = f"{MessageType.QUERY}.keep"
+_EXTRAS = 2**14  # bytes that extras may have beyond those of the model: more than those that are built in
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ class FlowerEngine(Scoring):
                 update, tensors=tensors_of(reply.content, "tensors", shapes, values["bits"], sent)
             )
             if (extras := data_of(reply.content, "extras")) is not None:
-                most = 64 + sum(tensor.nbytes for tensor in sent.values())
+                most = _EXTRAS + sum(tensor.nbytes for tensor in sent.values())
                 update = replace(update, extras=Parcels(most).unwrap(np.frombuffer(extras, np.uint8)).tensors)
             return update
         except Exception as error:  # whatever a node may send
