@@ -114,6 +114,7 @@ WRONG = {
     "fleet.jitter": [-0.1, 0.6],
     "fleet.csv": [7],
     "fleet.count_download": ["x"],
+    "evaluation.sample": [0, 1.5, "all"],
     "evaluation.every": [0],
     "evaluation.batch_size": [0],
     "evaluation.every_width": ["x"],

@@ -87,6 +87,7 @@ def assembled(
             privacy=parts_of_server.privacy(config, chooser),
             optimiser=parts_of_server.server_optimiser(config),
             average=config.evaluation.average,
+            sampled=data.sample is not None,
         )
 
 

@@ -77,7 +77,8 @@ def print_table(table: Table) -> None:
     for place, name in enumerate(table.header):
         cells = [row[place] for row in table.rows]
         numbers = place > 0 and all(
-            not cell or cell.lstrip("-")[:1].isdigit() or cell.startswith("not ") for cell in cells
+            not cell or cell.lstrip("-")[:1].isdigit() or cell.startswith(("not ", "untrained"))
+            for cell in cells
         )
         short = all(len(cell) <= 16 for cell in cells)
         shown.add_column(_cell(name), justify="right" if numbers else "left", overflow="fold", no_wrap=short)

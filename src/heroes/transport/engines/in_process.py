@@ -53,7 +53,7 @@ class FunctionEngine:
             if update is not None:
                 yield update
 
-    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+    def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
         return partial(self.judge, tensors, width)
 
     def present(self) -> None:

@@ -22,12 +22,12 @@ class Scoring:
         self.data = data
         self.batch_size = batch_size
 
-    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+    def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
         def found() -> Score:
             with one_thread(), testing():
                 trainer = self.trainer
                 model, objective = trainer.loaded(tensors, width), trainer.settings.objective
-                return evaluate(model, self.data.test, self.batch_size, trainer.device, objective)
+                return evaluate(model, self.data.tested(sample), self.batch_size, trainer.device, objective)
 
         return found
 
