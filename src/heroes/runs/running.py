@@ -155,12 +155,8 @@ def resume(
         before, done = of_folder(path, own), rounds_on_record(path)
         with assembled(config, opener, own, on_progress) as federation:
             state = last_state(path, federation, before, config, done)
-            origins = own.origins(config)
-            if (
-                done
-                and state.round == len(done)
-                and (reason := stop_rule(config).reason(done[-1], done[:-1]))
-            ):
+            origins, rule = own.origins(config), stop_rule(config)
+            if done and state.round == len(done) and (reason := rule.reason(done[-1], done[:-1])):
                 return _finished(federation, config, path, origins, state, reason)
             federation = counting_again(federation, path, done, state.round)
             text = None if before == config else configured.text(config)
