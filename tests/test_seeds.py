@@ -136,8 +136,8 @@ def test_a_client_finds_its_share_without_the_seed(changes):
     text = sent(config)
     assert "12345678987" not in text
     (_, here), (_, there) = at_clients(config), at_node(NOTHING, text, 0)
-    for sample in (False, True):
-        assert torch.equal(here.tested(sample).inputs, there.tested(sample).inputs)
+    for few in (False, True):
+        assert torch.equal(here.tested(few).inputs, there.tested(few).inputs)
     assert len(here.tested(True)) == changes.get("evaluation.sample", len(here.test))
     for one, other in zip(here.shares, there.shares, strict=True):
         assert one.tolist() == other.tolist()

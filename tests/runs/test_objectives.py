@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import math
 from functools import partial
-from statistics import fmean
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
