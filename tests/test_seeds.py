@@ -123,13 +123,21 @@ def test_keys_give_the_streams_they_are_of_and_no_other():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"data.partition": "by_device"}, {"data.examples_per_client": 30}, {"data.test_limit": 50}],
+    [
+        {},
+        {"data.partition": "by_device"},
+        {"data.examples_per_client": 30},
+        {"data.test_limit": 50},
+        {"evaluation.sample": 50},
+    ],
 )
 def test_a_client_finds_its_share_without_the_seed(changes):
     config = heroes.recipes.digits().changed({"seed": 12345678987, **changes})
     text = sent(config)
     assert "12345678987" not in text
     (_, here), (_, there) = at_clients(config), at_node(NOTHING, text, 0)
-    assert torch.equal(here.test.inputs, there.test.inputs)
+    for few in (False, True):
+        assert torch.equal(here.tested(few).inputs, there.tested(few).inputs)
+    assert len(here.tested(True)) == changes.get("evaluation.sample", len(here.test))
     for one, other in zip(here.shares, there.shares, strict=True):
         assert one.tolist() == other.tolist()

@@ -216,10 +216,11 @@ class Engine(Protocol):
     ) -> Iterator[Update | Lost]:
         """Train every assignment and yield updates in any order; a `Lost` says why one is missing."""
 
-    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+    def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
         """Begin to test the model of this width with these tensors; the returned function gives its score.
 
         Until that is called, the engine may test whenever it likes, for example beside the next round.
+        `sample` asks for a test on `FederatedData.sample` only; it is used with `evaluation.sample` alone.
         """
 
     def present(self) -> npt.NDArray[np.bool_] | None:

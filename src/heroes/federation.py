@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from heroes.client.extras import Extra
 from heroes.contracts import Availability, Clock, Devices, Engine, Sampler, ServerOptimiser, Strategy
 from heroes.fleet.availability import Everybody
-from heroes.messages import RoundRecord, Score, ServerState, Tensors
+from heroes.messages import RoundRecord, Score, ServerState, Tensors, reaches, settled
 from heroes.models.family import Family
 from heroes.server.asking import taken
 from heroes.server.defence import Defence
@@ -20,7 +20,7 @@ from heroes.slices.feedback import Feedback
 
 @dataclass(frozen=True)
 class Stop:
-    """When to stop: whichever comes first."""
+    """When to stop: whichever comes first. Targets of a metric count by the mean of the last three tests."""
 
     rounds: int
     seconds: float | None = None
@@ -34,11 +34,12 @@ class Stop:
         """Whether a test of the model may end the run."""
         return self.accuracy is not None or self.target is not None
 
-    def reason(self, record: RoundRecord) -> str | None:
-        """Why the run ends with this round, or None."""
-        if self.accuracy is not None and record.accuracy is not None and record.accuracy >= self.accuracy:
+    def reason(self, record: RoundRecord, before: Sequence[RoundRecord] = ()) -> str | None:
+        """Why the run ends with this round, or None. `before` are the rounds before it, oldest first."""
+        rows = [*before, record]
+        if _reached(rows, "accuracy", self.accuracy, lower_is_better=False):
             return "target accuracy"
-        if self._reached(record):
+        if _reached(rows, record.metric, self.target, lower_is_better=record.lower_is_better):
             return f"target {record.metric}"
         if self.loss is not None and record.loss is not None and record.loss <= self.loss:
             return "target loss"
@@ -48,11 +49,13 @@ class Stop:
             return "traffic budget"
         return "rounds" if record.round >= self.rounds else None
 
-    def _reached(self, record: RoundRecord) -> bool:
-        value = record.scores.get(record.metric)
-        if self.target is None or value is None:
-            return False
-        return value <= self.target if record.lower_is_better else value >= self.target
+
+def _reached(rows: Sequence[RoundRecord], name: str, target: float | None, *, lower_is_better: bool) -> bool:
+    """Whether the test after the last of these rounds brings a metric to its target."""
+    if target is None or name not in rows[-1].scores:
+        return False
+    score = settled([row.scores[name] for row in rows if name in row.scores])
+    return score is not None and reaches(score, target, lower_is_better)
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Federation:
     privacy: Privacy | None = None
     optimiser: ServerOptimiser | None = None
     average: float = 0.0  # weight of the past in the moving average of the model; 0 is none
+    sampled: bool = False  # whether tests during the run take a sample of the test set
 
     def served(self, state: ServerState[Any]) -> Tensors:
         """The model that is tested and handed out: the global one, or its moving average."""
@@ -93,6 +97,13 @@ class Federation:
     def score(self, state: ServerState[Any], width: int) -> Callable[[], Score]:
         """Begin to test the model of this width; call what is returned for how good it is."""
         return self.engine.score(self.model(state, width), width)
+
+    def glance(self, state: ServerState[Any]) -> Callable[[], Score]:
+        """Begin to test the complete model during the run: on the sample, if there is one."""
+        complete = self.strategy.widths[-1]
+        if not self.sampled:
+            return self.score(state, complete)
+        return self.engine.score(self.model(state, complete), complete, sample=True)
 
     def model(self, state: ServerState[Any], width: int) -> Tensors:
         """The tensors of the model of this width, as it is tested and handed out."""

@@ -9,8 +9,9 @@ measurements (`Update.measured`, `Facts`) are kept apart. Importing this module 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ Tensors = Mapping[str, "Tensor"]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 LARGEST = 1e300  # of a number in a record; sums of many such are still finite
+TESTS = 3  # in a row, whose mean must be at a target for it to count as reached
 Facts = Mapping[str, Any]
 """What a strategy wants recorded of a round, by name: numbers, words, and lists or mappings of them."""
 
@@ -234,9 +236,11 @@ class RoundRecord:
     )
     metric: str = "accuracy"  # the main one of the scores: curves, tables and targets go by it
     lower_is_better: bool = False  # of the main metric
-    scores: Mapping[str, float] = field(default_factory=dict)  # of the complete model, when it was tested
+    # of the complete model, when it was tested: on the sample if there is one, else on the whole test set
+    scores: Mapping[str, float] = field(default_factory=dict)
     test_loss: float | None = None
-    scores_by_width: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # in the last record
+    # on the whole test set, in the last record
+    scores_by_width: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     stopped: str | None = None  # why the run ended with this round
 
     @property
@@ -253,6 +257,29 @@ class RoundRecord:
         """The main metric at every width, in the last record."""
         found = self.scores_by_width.items()
         return {width: scores[self.metric] for width, scores in found if self.metric in scores}
+
+    @property
+    def final_scores(self) -> Mapping[str, float]:
+        """The complete model on the whole test set in the last record; elsewhere the scores of the round."""
+        widths = self.scores_by_width
+        return widths[max(widths)] if widths else self.scores
+
+
+def settled(scores: Sequence[float]) -> float | None:
+    """What a target is compared with: the mean of the last three tests. None while there are fewer.
+
+    One lucky test does not reach a target.
+
+    >>> settled([0.5, 0.9, 0.7, 0.8]), settled([0.9, 0.9])
+    (0.8, None)
+    """
+    last = scores[-TESTS:]
+    return round(fmean(last), 12) if len(last) == TESTS else None  # 0.95, not 0.9499999999999998
+
+
+def reaches(score: float, target: float, lower_is_better: bool) -> bool:
+    """Whether a score is at the target or better."""
+    return score <= target if lower_is_better else score >= target
 
 
 def plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -18,6 +19,7 @@ from heroes.errors import TrainingError
 from heroes.federation import Federation, Stop
 from heroes.messages import (
     LARGEST,
+    TESTS,
     Abandoned,
     Assignment,
     Integers,
@@ -201,14 +203,15 @@ def run(
     evaluate_every: int = 1,
     every_width: bool = True,
     after: ServerState[Any] | None = None,
+    done: Sequence[RoundRecord] = (),
 ) -> Iterator[Step]:
-    """Rounds until it is time to stop, from the beginning or `after` some.
+    """Rounds until it is time to stop, from the beginning or `after` some that are `done`.
 
     The last record says why the run stopped and has the scores of every width. A model is tested while the
     next round trains, unless its score may end the run; its record is yielded after that.
     """
     state = begin(f) if after is None else after
-    complete = f.strategy.widths[-1]
+    tested = deque((row for row in done if row.scores), TESTS)
     pending: tuple[ServerState[Any], RoundRecord, Callable[[], Score]] | None = None
     while True:
         try:
@@ -219,14 +222,16 @@ def run(
                 pending = None
         reason = stop.reason(entry)
         if reason is not None or entry.round % evaluate_every == 0:
-            score = f.score(state, complete)
+            score = f.glance(state)
             if reason is None and not stop.needs_scores:
                 pending = state, entry, score
                 continue
             state, entry = _scored(state, entry, score)
-            reason = stop.reason(entry)
+            reason = stop.reason(entry, tested)
+            tested.append(entry)
         if reason is not None:
-            widths = f.strategy.widths if every_width else ()
+            complete = f.strategy.widths[-1:] if f.sampled else ()
+            widths = f.strategy.widths if every_width else complete
             by_width = {width: _written(f.score(state, width)()) for width in widths}
             entry = replace(entry, stopped=reason, scores_by_width=by_width)
         yield state, entry

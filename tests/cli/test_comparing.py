@@ -108,15 +108,15 @@ def test_runs_that_exist_are_compared_and_json_is_alone_on_standard_output(compa
 def test_runs_of_a_regression_are_shown_reported_and_compared(houses: list[Path], tmp_path: Path) -> None:
     shown = heroes("show", str(houses[0]))
     assert shown.returncode == 0, shown.stderr
-    for wanted in ("rmse", "0.3 in round 3", "0.25"):
+    for wanted in ("rmse", "0.2 in round 4", "0.25"):
         assert wanted in shown.stdout
     assert "%" not in shown.stdout
     summary = json.loads(heroes("show", str(houses[0]), "--json").stdout)
-    assert (summary["metric"], summary["score"], summary["best_score"]) == ("rmse", 0.3, 0.3)
-    done = heroes("compare", *map(str, houses), "--targets", "0.5,0.3", "--out", str(tmp_path / "c"))
+    assert (summary["metric"], summary["score"], summary["best_score"]) == ("rmse", 0.2, 0.2)
+    done = heroes("compare", *map(str, houses), "--targets", "0.6,0.3", "--out", str(tmp_path / "c"))
     assert done.returncode == 0, done.stderr
     assert "Speed-up of ours to reach a target rmse" in done.stdout
-    assert "3.00x" in done.stdout
+    assert "4.00x" in done.stdout
     assert (tmp_path / "c" / "rmse-time.png").stat().st_size > 5000
     page = heroes("report", *map(str, houses), "-o", str(tmp_path / "page.html"))
     assert page.returncode == 0, page.stderr

@@ -68,7 +68,7 @@ def test_a_real_looking_run_fits_its_box(rivals: list[RunData]) -> None:
     drawn = score_curve(rivals[0].rows, width=50, height=6)
     assert len(drawn) == 8
     assert max(map(len, drawn)) <= 50
-    assert drawn[-1].split() == ["0", "s", "virtual", "time", "30.0", "s"]
+    assert drawn[-1].split() == ["0", "s", "virtual", "time", "60.0", "s"]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_the_page_holds_tables_figures_settings_and_provenance(rivals: list[RunD
     text = " ".join(reader.text)
     for wanted in (
         "Seconds of virtual time to reach a target accuracy",
-        "mean of the others",
+        "best of the others",
         "not reached",
         "What differs",
         "strategy.name",
@@ -176,10 +176,10 @@ def test_the_page_of_a_regression_speaks_of_its_error(houses: list[RunData], tmp
         "heroes: houses",
         "2 runs of ours, theirs",
         "Seconds of virtual time to reach a target rmse",
-        "first evaluation at or below each target rmse",
+        "mean of the last 3 tests was at or below each target rmse",
         "Speed-up of ours to reach a target rmse",
         "Test rmse of the final model by width",
     ):
         assert wanted in text
     assert "accuracy" not in text.replace("target_accuracy", "")
-    assert " %" not in text.split("Inside the runs")[0].split("Traffic saved")[0]
+    assert " %" not in text.split("Inside the runs")[0]

@@ -61,11 +61,11 @@ def test_seeds_become_their_mean_with_the_deviation_shaded(rivals: list[RunData]
     assert figure is not None
     drawn = lines(figure)
     assert list(drawn) == ["heroes", "fedavg", "flanc"]
-    assert drawn["heroes"][0] == [1.0, 2.0, 3.0]
-    assert drawn["heroes"][1] == pytest.approx([45.0, 50.0, 65.0])
+    assert drawn["heroes"][0] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert drawn["heroes"][1] == pytest.approx([40.0, 55.0, 45.0, 65.0, 70.0, 75.0])
     assert labels(figure) == [("traffic, both ways (MB)", "test accuracy (%)")]
     band = figure.axes[0].collections[0].get_paths()[0].vertices
-    assert band[:, 1].max() == pytest.approx(65 + 50**0.5)
+    assert band[:, 1].max() == pytest.approx(65 + 450**0.5)
 
 
 def test_the_mean_is_drawn_only_where_all_seeds_are_known(make_run: Make) -> None:
@@ -112,7 +112,7 @@ def test_variants_of_a_strategy_share_the_colour_and_differ_in_the_line(make_run
 def test_waiting_round_by_round(rivals: list[RunData]) -> None:
     figure = waiting_per_round(group_runs(rivals))
     assert figure is not None
-    assert lines(figure)["fedavg"][:2] == ([1.0, 2.0, 3.0], [8.0, 8.0, 8.0])
+    assert lines(figure)["fedavg"][:2] == ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [8.0] * 6)
     assert labels(figure) == [("round", "mean waiting of a client (s)")]
 
 
@@ -124,7 +124,7 @@ def test_bars_say_what_was_not_reached(rivals: list[RunData]) -> None:
         for each in figure.axes[0].containers
         if _bar(each)
     }
-    assert heights == {"heroes": [15.0, 30.0], "fedavg": [75.0, 0.0], "flanc": [40.0, 0.0]}
+    assert heights == {"heroes": [35.0, 50.0], "fedavg": [150.0, 0.0], "flanc": [60.0, 0.0]}
     assert sorted(text.get_text() for text in figure.axes[0].texts) == [
         "1 of 2",
         "1 of 2",
@@ -272,7 +272,7 @@ def test_the_report_is_imported_without_matplotlib_and_without_torch() -> None:
 
 
 def test_axes_of_real_time_are_called_so(make_run: Make) -> None:
-    run = load_run(make_run("real", [0.4, 0.5], clock="wall"))
+    run = load_run(make_run("real", [0.4, 0.5, 0.6], clock="wall"))
     figures = [
         score_against_time(group_runs([run])),
         round_timeline(run),
@@ -288,7 +288,7 @@ def test_axes_of_real_time_are_called_so(make_run: Make) -> None:
 def test_an_error_is_drawn_as_it_is_on_an_axis_from_zero(houses: list[RunData]) -> None:
     figure = score_against_time(group_runs(houses))
     assert figure is not None
-    assert lines(figure)["ours"][:2] == ([10.0, 20.0, 30.0], [0.8, 0.5, 0.3])
+    assert lines(figure)["ours"][:2] == ([10.0, 20.0, 30.0, 40.0, 50.0], [0.8, 0.5, 0.5, 0.2, 0.2])
     assert lines(figure)["ours"][2] in SPARE
     assert labels(figure) == [("virtual time (s)", "test rmse")]
     assert figure.axes[0].get_title(loc="left") == "Test rmse against time"

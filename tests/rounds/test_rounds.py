@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ def echo(task, value=None, loss=0.5):
     ],
 )
 def test_why_a_run_ends(stop, reason):
-    assert stop.reason(ENTRY) == reason
+    assert stop.reason(ENTRY, [ENTRY, ENTRY]) == reason
 
 
 @pytest.mark.parametrize(
@@ -78,12 +79,33 @@ def test_why_a_run_ends(stop, reason):
     ],
 )
 def test_a_target_for_the_main_metric_knows_its_direction(target, entry, reason):
-    assert Stop(9, target=target).reason(entry) == reason
+    assert Stop(9, target=target).reason(entry, [entry, entry]) == reason
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason"),
+    [
+        ([0.6], None),
+        ([0.9, 0.9], None),
+        ([0.5, 0.6, 0.7], "target accuracy"),
+        ([0.5, 0.6, 0.69], None),  # its last test alone would be enough
+        ([0.5, None, 0.6, 0.7], "target accuracy"),
+        ([0.6, 0.6, 0.6, None], None),  # not tested in this round
+        ([0.9, 0.9, 0.9, 0.1, 0.7], None),
+    ],
+)
+def test_a_target_is_reached_by_the_mean_of_the_last_three_tests(scores, reason):
+    rows = [replace(ENTRY, scores={} if score is None else {"accuracy": score}) for score in scores]
+    for stop in (Stop(9, accuracy=0.6), Stop(9, target=0.6)):
+        assert stop.reason(rows[-1], rows[:-1]) == reason
+    errors = [replace(ERROR, scores={} if score is None else {"rmse": 1.2 - score}) for score in scores]
+    assert Stop(9, target=0.6).reason(errors[-1], errors[:-1]) == (reason and "target rmse")
 
 
 def test_targets_that_were_not_measured_do_not_end_a_run():
-    assert Stop(9, accuracy=0.0, loss=9.0).reason(replace(ENTRY, scores={}, loss=None)) is None
-    assert Stop(9, target=0.0).reason(replace(ENTRY, scores={})) is None
+    tested = [ENTRY] * 3
+    assert Stop(9, accuracy=0.0, loss=9.0).reason(replace(ENTRY, scores={}, loss=None), tested) is None
+    assert Stop(9, target=0.0).reason(replace(ENTRY, scores={}), tested) is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +113,7 @@ def test_targets_that_were_not_measured_do_not_end_a_run():
     [
         (Stop(2), 2, "rounds"),
         (Stop(50, seconds=4.5), 3, "time budget"),
-        (Stop(50, accuracy=0.0), 1, "target accuracy"),
+        (Stop(50, accuracy=0.0), 3, "target accuracy"),
         (Stop(50, loss=0.5), 1, "target loss"),
     ],
 )
@@ -123,6 +145,43 @@ def test_accuracy_is_measured_when_due_and_always_at_the_end_for_every_width(wor
     assert last.test_loss == federation.score(state, 3)().loss
     (_, alone), *_ = run(federation, Stop(1), every_width=False)
     assert alone.scores_by_width == {}
+
+
+def growing(done=0):
+    """Scores of 0.1, 0.2, 0.3 and so on, test by test, after some that are done."""
+    numbers = count(done + 1)
+    return FunctionEngine(echo, lambda tensors, width: Score(1.0, {"accuracy": next(numbers) / 10}))
+
+
+def test_a_run_that_goes_on_counts_the_tests_before(world):
+    """The mean of three reaches 0.4 with the test of 0.5, wherever the run is interrupted before."""
+    stop = Stop(50, accuracy=0.4)
+    pairs = list(run(world.federation(engine=growing()), stop, every_width=False))
+    assert [entry.accuracy for _, entry in pairs] == [0.1, 0.2, 0.3, 0.4, 0.5]
+    for number in range(1, 5):
+        state, done = pairs[number - 1][0], [entry for _, entry in pairs[:number]]
+        federation = world.federation(engine=growing(number))
+        rest = [entry for _, entry in run(federation, stop, every_width=False, after=state, done=done)]
+        assert [(entry.round, entry.stopped) for entry in rest] == [
+            (entry.round, entry.stopped) for _, entry in pairs[number:]
+        ]
+
+
+def test_with_a_sample_rounds_are_tested_on_it_and_the_end_on_everything(world):
+    """The engine says 0.5 on the sample and 0.75 on the whole test set."""
+
+    class Sampling(FunctionEngine):
+        def score(self, tensors, width, *, sample=False):
+            return lambda: Score(1.0, {"accuracy": 0.5 if sample else 0.75})
+
+    federation = replace(world.federation(engine=Sampling(echo)), sampled=True)
+    entries = [entry for _, entry in run(federation, Stop(3))]
+    assert [entry.accuracy for entry in entries] == [0.5, 0.5, 0.5]
+    assert entries[-1].score_by_width == {1: 0.75, 2: 0.75, 3: 0.75}
+    assert entries[-1].final_scores == {"accuracy": 0.75}
+    assert entries[0].final_scores == {"accuracy": 0.5}
+    *_, (_, last) = run(federation, Stop(2), every_width=False)
+    assert last.score_by_width == {3: 0.75}
 
 
 def test_a_score_that_cannot_be_written_down_is_left_out(world):

@@ -15,6 +15,7 @@ import pytest
 import heroes
 from heroes.cli.start import INTERRUPTED
 from heroes.errors import ConfigError, RunFolderError
+from heroes.report import Spread, compare, load_run
 from heroes.runs.folder import CHECKPOINTS
 from heroes.settings.recipes import recipe
 from heroes.strategies.registry import BUILT_IN
@@ -62,6 +63,43 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path, strategy, bits):
     finished = heroes.resume(tmp_path / "cut")
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
     assert [record.round for record in finished.records] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("sample", [None, 100])
+def test_a_run_that_stops_at_a_target_stops_there_after_any_break_and_reports_agree(tmp_path, sample):
+    changes = {"federation.rounds": 40, "federation.target_accuracy": 0.6, "evaluation.every": 1}
+    chosen = config(**changes).changed({"evaluation.sample": sample})
+    whole = heroes.run(chosen, out=tmp_path / "whole")
+    last = whole.records[-1]
+    assert last.stopped == "target accuracy"
+    found = compare([load_run(tmp_path / "whole")], targets=[0.6])
+    assert found.find("heroes", "rounds to accuracy", 0.6) == Spread((float(last.round),))
+    assert found.find("heroes", "seconds to accuracy", 0.6) == Spread((last.seconds,))
+    for moment in (last.round - 2, last.round - 1):
+        cut = tmp_path / f"cut{moment}"
+        with pytest.raises(StoppedError):
+            heroes.run(chosen, out=cut, on_round=stop_after(moment))
+        heroes.resume(cut)
+        assert files(cut) == files(tmp_path / "whole")
+    with pytest.raises(ConfigError, match=r"is finished \(target accuracy"):
+        heroes.resume(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("faults", [{}, {"faults.dropout": 0.2}])
+def test_a_sample_changes_what_is_tested_during_a_run_and_nothing_else(faults):
+    plain = heroes.run(config(**faults))
+    few = {"evaluation.sample": 64, "evaluation.batch_size": 25}
+    sampled = heroes.run(config(**faults).changed(few))
+    other = heroes.run(config(**faults, **few).changed({"engine.name": "processes", "engine.workers": 2}))
+    assert sampled.records == other.records
+    scores = [record.accuracy for record in sampled.records if record.accuracy is not None]
+    assert [score * 64 for score in scores] == pytest.approx([round(score * 64) for score in scores])
+    assert scores != [record.accuracy for record in plain.records if record.accuracy is not None]
+    assert sampled.records[-1].score_by_width == plain.records[-1].score_by_width
+    assert sampled.summary().score == plain.summary().score
+    assert all(sampled.state.tensors[name].equal(value) for name, value in plain.state.tensors.items())
+    alone = heroes.run(config(**faults, **few).changed({"evaluation.every_width": False}))
+    assert alone.records[-1].score_by_width == {4: plain.summary().score}
 
 
 @pytest.mark.parametrize("workers", [1, 2])

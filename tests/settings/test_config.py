@@ -116,6 +116,7 @@ WRONG = {
     "fleet.count_download": ["x"],
     "fleet.cost": ["price", 1],
     "fleet.foresight": ["perfect", True],
+    "evaluation.sample": [0, 1.5, "all"],
     "evaluation.every": [0],
     "evaluation.batch_size": [0],
     "evaluation.every_width": ["x"],

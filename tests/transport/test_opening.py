@@ -71,6 +71,21 @@ def test_a_run_opens_its_engine_hands_out_the_model_and_closes(tmp_path):
     assert run.records == heroes.run(config.changed({"engine.name": "in_process"})).records
 
 
+def test_an_engine_of_ones_own_that_cannot_test_on_a_sample_is_refused_only_if_it_is_asked_to():
+    class Older(Keeping):
+        def score(self, tensors, width):
+            return super().score(tensors, width)
+
+    @contextmanager
+    def opened(parts):
+        yield Older(parts)
+
+    config = heroes.recipes.digits().changed(SMALL)
+    assert heroes.run(config, engine=opened).records
+    with pytest.raises(ConfigError, match=r"evaluation.sample is 50, but score\(\) of your engine has no"):
+        heroes.run(config.changed({"evaluation.sample": 50}), engine=opened)
+
+
 def test_an_engine_is_closed_when_the_run_fails_and_a_resumed_run_opens_another(tmp_path):
     class OutOfPaperError(Exception): ...
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from heroes import seeds
 from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.world import dataset, federated, model_build, named_model, shared
@@ -53,6 +55,8 @@ def at_clients(
             f"{len(chosen.shares)} clients"
         )
     check_targets(settings, chosen)
+    if (few := config.evaluation.sample) is not None and few < len(chosen.test):
+        chosen = replace(chosen, sample=chosen.test.drawn(few, seeds.stream(seed, "evaluation", "sample")))
     build = own.model or model_build(config, chosen)
     check_layers(build)
     family = Family(build, config.model.max_width, config.model.rank_ratio)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +16,7 @@ from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.server import planned
 from heroes.assemble.world import fleet_kind
 from heroes.client.training import Trainer
-from heroes.contracts import Clock, Devices
+from heroes.contracts import Clock, Devices, Engine
 from heroes.data import FederatedData, Progress
 from heroes.errors import ConfigError
 from heroes.federation import Federation, Policy
@@ -68,6 +69,8 @@ def assembled(
     clock, fleet = clock_and_devices(config, drawn, faults, parts.cost)
     wall = clock if isinstance(clock, WallClock) else None
     with opener(replace(parts, clock=wall, progress=progress)) as carrier:
+        if data.sample is not None:
+            check_samples(carrier, len(data.sample))
         engine = carrier if faults is None else FaultyEngine(carrier, faults)
         yield Federation(
             strategy=strategy,
@@ -87,6 +90,17 @@ def assembled(
             privacy=parts_of_server.privacy(config, chooser),
             optimiser=parts_of_server.server_optimiser(config),
             average=config.evaluation.average,
+            sampled=data.sample is not None,
+        )
+
+
+def check_samples(engine: Engine, sample: int) -> None:
+    """Raise a ConfigError if an engine of the user's own cannot test on a sample."""
+    takes = inspect.signature(engine.score).parameters.values()
+    if not any(each.name == "sample" or each.kind is each.VAR_KEYWORD for each in takes):
+        raise ConfigError(
+            f"evaluation.sample is {sample}, but score() of your engine has no argument 'sample': add it, or "
+            "use evaluation.sample = 'none'"
         )
 
 

@@ -68,14 +68,14 @@ _WHAT = "An experiment or a TOML file to run, or run folders."
 Things = Annotated[list[str], typer.Argument(metavar="EXPERIMENT | RUN RUN …", help=_WHAT)]
 Strategies = Annotated[str, typer.Option(help="The strategies, with commas between.")]
 Seeds = Annotated[str, typer.Option(help="The seeds, with commas between.")]
-UntilAccuracy = Annotated[float | None, typer.Option(help="Stop each run at this test accuracy (0 to 1).")]
+_UNTIL = "Stop each run when the mean of its last three test accuracies reaches this (0 to 1)."
+UntilAccuracy = Annotated[float | None, typer.Option(help=_UNTIL)]
 UntilTime = Annotated[float | None, typer.Option(help="Stop each run after so many seconds of its clock.")]
 UntilTraffic = Annotated[float | None, typer.Option(help="Stop each run after these megabytes.")]
 Out = Annotated[Path | None, typer.Option(help="The comparison folder; by default runs/compare-EXPERIMENT.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")]
 Targets = Annotated[str | None, typer.Option(help="Scores to reach (accuracy: 0 to 1), with commas between.")]
-Smooth = Annotated[int, typer.Option(min=1, help="A score counts as the mean of so many evaluations.")]
-_WHOSE = "The strategy whose savings are told: heroes, else the first."
+_WHOSE = "The strategy that the others are compared with: heroes, else the first."
 Reference = Annotated[str | None, typer.Option(metavar="NAME", help=_WHOSE)]
 
 
@@ -93,7 +93,6 @@ def compare_command(
     out: Out = None,
     jobs: Jobs = 1,
     targets: Targets = None,
-    smooth: Smooth = 1,
     reference: Reference = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
@@ -116,7 +115,7 @@ def compare_command(
         _run_all(planned, jobs, overwrite, quiet)
         folders = [job.folder for job in planned]
         out = planned[0].folder.parent
-    found = compare(load_runs(folders), targets=marks, smooth=smooth, reference=reference)
+    found = compare(load_runs(folders), targets=marks, reference=reference)
     _tell(found, as_json)
     if out is not None:
         _write(found, out, quiet)

@@ -24,6 +24,8 @@ from heroes.settings.config import Config
 
 _PRETENDED = ("dropout", "upload_loss", "crash", "late", "surplus", "abandoned")  # the cause says it all
 _LONGEST_CELL = 500  # characters
+_SHORT = 16  # characters; what is no longer is not broken if there is room
+_GAP = 3  # characters between the columns of a table
 OnWork = Callable[[str, int, int | None], None]
 
 
@@ -71,21 +73,52 @@ def print_pairs(pairs: list[tuple[str, str]], title: str | None = None) -> None:
 
 
 def print_table(table: Table) -> None:
-    """A table with a header; numbers to the right. The title may be wider than the table."""
+    """A table with a header; numbers to the right. The title may be wider than the table.
+
+    If the terminal is too narrow, cells are broken before brackets, then between words; no digit is cut off.
+    """
     out_console.print(table.title, style="bold", markup=False)
-    shown = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=(0, 1))
-    for place, name in enumerate(table.header):
-        cells = [row[place] for row in table.rows]
+    columns = list(zip(table.header, *table.rows, strict=True))
+    wide = _GAP * (len(columns) + 1) + sum(map(_longest, columns)) > out_console.width
+    shown = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=(0, 1), show_edge=not wide, pad_edge=not wide)
+    for place, ((name, *cells), width) in enumerate(zip(columns, _narrowed(columns), strict=True)):
         numbers = place > 0 and all(
-            not cell or cell.lstrip("-")[:1].isdigit() or cell.startswith("not ") for cell in cells
+            not cell or cell.lstrip("-")[:1].isdigit() or cell.startswith(("not ", "untrained"))
+            for cell in cells
         )
-        short = all(len(cell) <= 16 for cell in cells)
-        shown.add_column(_cell(name), justify="right" if numbers else "left", overflow="fold", no_wrap=short)
+        shown.add_column(
+            _cell(name),
+            justify="right" if numbers else "left",
+            overflow="fold",
+            no_wrap=not wide and _longest(cells) <= _SHORT,
+            width=width if wide else None,
+        )
     for row in table.rows:
-        shown.add_row(*map(_cell, row))
+        shown.add_row(*(_cell(text).replace(" (", "\n(" if wide else " (") for text in row))
     out_console.print(shown)
     if table.note:
         out_console.print(table.note, markup=False)
+
+
+def _narrowed(columns: Sequence[Sequence[str]]) -> list[int]:
+    """Widths for a table that is too wide: at least as the longest words.
+
+    What room is left goes to the columns from the last to the first, so that their cells fit into two lines,
+    and then so that they fit into one.
+    """
+    widths = [min(_SHORT, _longest([word for text in column for word in text.split()])) for column in columns]
+    room = out_console.width - _GAP * (len(columns) - 1) - sum(widths)
+    for parts in (2, 1):
+        for place in reversed(range(len(columns))):
+            lines = [line for text in columns[place] for line in text.replace(" (", "\n(").split("\n")]
+            wanted = -(-_longest(lines) // parts) + parts - 1
+            more = max(0, min(room, wanted - widths[place]))
+            widths[place], room = widths[place] + more, room - more
+    return widths
+
+
+def _longest(texts: Sequence[str]) -> int:
+    return max(map(len, texts), default=0)
 
 
 def print_summary(summary: Summary, rows: Sequence[RoundRecord], folder: Path) -> None:

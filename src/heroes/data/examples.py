@@ -64,6 +64,13 @@ class Examples:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def drawn(self, count: int, rng: np.random.Generator) -> Examples:
+        """So many of the examples, in their order; all of them if there are no more."""
+        if count >= len(self):
+            return self
+        where = torch.from_numpy(np.sort(rng.choice(len(self), count, replace=False)))
+        return Examples(self.inputs[where], self.targets[where], self.transform)
+
     def batch(
         self, indices: Integers, device: torch.device, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -150,6 +157,7 @@ class FederatedData:
     test: Examples
     shares: Shares | DrawnShares | WholeShares
     classes: int | None = None  # how many there are; None: as many as the labels show
+    sample: Examples | None = None  # of the test set, for tests during a run; None: all of it
 
     def __post_init__(self) -> None:
         if isinstance(self.shares, WholeShares):
@@ -166,6 +174,10 @@ class FederatedData:
                 f"the shares name example {order.max()}, but there are only {len(self.train)} training "
                 "examples"
             )
+
+    def tested(self, sample: bool) -> Examples:
+        """What a model is tested on: the sample, or the whole test set."""
+        return self.sample if sample and self.sample is not None else self.test
 
 
 def from_dataset(dataset: Dataset[Any]) -> Examples:

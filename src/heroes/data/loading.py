@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-import torch
-
 from heroes import plugins, seeds
 from heroes.data import cifar10, digits, fashion_mnist, imagenet100, mnist, shakespeare
 from heroes.data.datasets import DataOptions, Dataset, Loader
@@ -54,6 +51,4 @@ def _limited(test: Examples, options: DataOptions) -> Examples:
         return test
     if limit < 1:
         raise DataError(f"the limit of test examples is {limit}; it must be at least 1")
-    chosen = np.sort(seeds.stream(options.seed, "data", "test").choice(len(test), limit, replace=False))
-    where = torch.from_numpy(chosen)
-    return Examples(test.inputs[where], test.targets[where], test.transform)
+    return test.drawn(limit, seeds.stream(options.seed, "data", "test"))

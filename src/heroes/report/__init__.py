@@ -1,10 +1,10 @@
-"""Reads run folders and tells what happened: summaries, comparisons, figures, a page. Works without torch."""
+"""Reads run folders and reports on them: summaries, comparisons, figures, a page. Works without torch."""
 
 from heroes.report.compare import compare
 from heroes.report.comparison import Comparison, Measure
 from heroes.report.curve import score_curve
 from heroes.report.files import write_whole
-from heroes.report.measures import Spread
+from heroes.report.measures import Ratios, Spread
 from heroes.report.metrics import Metric
 from heroes.report.page import comparison_pictures, run_pictures, write_page
 from heroes.report.records import Records, read_config, read_records
@@ -18,6 +18,7 @@ __all__ = [
     "Group",
     "Measure",
     "Metric",
+    "Ratios",
     "Records",
     "RunData",
     "Spread",

@@ -1,7 +1,7 @@
-"""Several runs side by side: what each strategy spent to reach a target, and what one of them saved.
+"""Compares runs: what each strategy took to reach a target, and how many times better one of them was.
 
-Pure functions on `RunData`. Means and deviations are over seeds. What was not reached is None and is said to
-be; nothing is filled in.
+Pure functions of `RunData`. Means and deviations are over seeds. A target that was not reached is None, and
+the tables say so; nothing is filled in.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from heroes.errors import ConfigError, HeroesError, did_you_mean
-from heroes.report.comparison import Comparison, Measure
+from heroes.messages import TESTS
+from heroes.report.comparison import STUDY, Comparison, Measure
 from heroes.report.gains import gains
 from heroes.report.measures import (
     Evaluation,
@@ -20,14 +21,15 @@ from heroes.report.measures import (
     mean_waiting,
     reach,
     round_marks,
+    running_means,
     score_at,
 )
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, repeated
-from heroes.report.summary import MEGABYTE, Summary
+from heroes.report.summary import MEGABYTE, Summary, final_score, untrained
 
-REFERENCE = "heroes"  # by default, where there are runs of it
-Found = dict[int, list[Evaluation]]
+REFERENCE = "heroes"  # by default, if there are runs of it
+Found = dict[int, list[Evaluation]]  # by the id of the run
 COSTS: dict[str, tuple[str, Callable[[Evaluation], float]]] = {
     "seconds": ("s", lambda each: each.seconds),
     "traffic": ("MB", lambda each: each.megabytes),
@@ -41,36 +43,49 @@ def compare(
     targets: Sequence[float] | None = None,
     times: Sequence[float] | None = None,
     traffic: Sequence[float] | None = None,
-    smooth: int = 1,
     reference: str | None = None,
 ) -> Comparison:
     """Compare runs of one experiment.
 
-    Targets are values of the main metric (accuracies from 0 to 1), times seconds of the runs' clock, traffic
-    megabytes; round numbers are chosen where they are not given. A score counts as the mean of the last
-    `smooth` evaluations. `reference` is the strategy whose savings are told: heroes if there, else the first.
+    Args:
+        runs: at least one, of any strategies and seeds.
+        targets: values of the main metric to reach; accuracies are from 0 to 1.
+        times: seconds of the runs' clock after which to tell the score.
+        traffic: the same in megabytes. Round numbers are chosen for whatever is not given.
+        reference: the strategy that the others are compared with; heroes if there are runs of it, else the
+            first.
     """
-    _refuse(runs, targets, times, traffic, smooth)
+    _refuse(runs, targets, times, traffic)
     groups = group_runs(runs)
     used = [run for group in groups for run in group.runs]
-    found = {id(run): evaluations(run.rows, smooth) for run in used}
-    scores = [each.score for series in found.values() for each in series]
+    found = {id(run): evaluations(run.rows) for run in used}
+    means = {number: running_means(series) for number, series in found.items()}
+    scores = [each.score for series in means.values() for each in series]
     marks = {
         "targets": _sorted(targets, chosen_targets(runs[0].metric, scores)),
         "times": _sorted(times, round_marks(min(run.rows[-1].seconds for run in used))),
         "traffic": _sorted(traffic, round_marks(min(run.rows[-1].traffic for run in used) / MEGABYTE)),
     }
-    measures = [measure for group in groups for measure in _measures(group, found, marks)]
+    measures = [measure for group in groups for measure in _measures(group, found, means, marks)]
     saved, notes = gains(
         groups,
         _reference(groups, reference),
         marks["targets"],
-        lambda group, name, target: _cost(group.runs, found, target, name),
+        lambda group, name, target: _cost(group.runs, means, target, name),
     )
     said = [note for run in runs for note in run.notes]
-    return Comparison(
-        runs[0].task, tuple(groups), tuple(measures + saved), smooth, (*said, *repeated(runs, groups), *notes)
-    )
+    said += [*repeated(runs, groups), *_too_few(used, found), *notes]
+    return Comparison(runs[0].task, tuple(groups), tuple(measures + saved), tuple(said))
+
+
+def _too_few(runs: Sequence[RunData], found: Found) -> list[str]:
+    """A note for every run that cannot reach a target, since it has too few tests for a mean."""
+    return [
+        f"{run.label!r} was tested {len(found[id(run)])} times; a target counts by the mean of {TESTS} "
+        "tests, so this run reaches none"
+        for run in runs
+        if len(found[id(run)]) < TESTS
+    ]
 
 
 def _refuse(
@@ -78,14 +93,14 @@ def _refuse(
     targets: Sequence[float] | None,
     times: Sequence[float] | None,
     traffic: Sequence[float] | None,
-    smooth: int,
 ) -> None:
+    """Refuse what cannot be compared, and values that make no sense."""
     if not runs:
         raise HeroesError("there is nothing to compare: give at least one run folder")
     for what, of in (
         ("of different experiments", [run.task for run in runs]),
-        ("by different clocks", [run.clock for run in runs]),
-        ("that go by different metrics", [_described(run.metric) for run in runs]),
+        ("with different clocks", [run.clock for run in runs]),
+        ("with different main metrics", [_described(run.metric) for run in runs]),
     ):
         labels: dict[str, list[str]] = {}
         for run, kind in zip(runs, of, strict=True):
@@ -99,8 +114,6 @@ def _refuse(
         for value in values or ():
             if not 0 < value < math.inf:
                 raise ConfigError(f"{name} is {value:g}: it should be above 0")
-    if smooth < 1:
-        raise ConfigError(f"smooth is {smooth}: it should be 1 (no smoothing) or more evaluations")
 
 
 def _described(metric: Metric) -> str:
@@ -128,12 +141,12 @@ def _sorted(given: Sequence[float] | None, chosen: Sequence[float]) -> list[floa
     return sorted(set(chosen if given is None else given))
 
 
-def _measures(group: Group, found: Found, marks: dict[str, list[float]]) -> list[Measure]:
-    """Everything about one group but its gains."""
+def _measures(group: Group, found: Found, means: Found, marks: dict[str, list[float]]) -> list[Measure]:
+    """Everything about one group except its ratios to others."""
     label, series = group.label, [(run, found[id(run)]) for run in group.runs]
     metric = group.runs[0].metric.name
     costs = [
-        Measure(label, f"{name} to {metric}", unit, _cost(group.runs, found, target, name), target)
+        Measure(label, f"{name} to {metric}", unit, _cost(group.runs, means, target, name), target)
         for name, (unit, _) in COSTS.items()
         for target in marks["targets"]
     ]
@@ -166,7 +179,7 @@ def _whole(group: Group, found: Found) -> list[Measure]:
     scores = [[each.score for each in found[id(run)]] for run in group.runs]
     ends = [run.rows[-1] for run in group.runs]
     values: dict[tuple[str, str], list[float | None]] = {
-        (metric.label, ""): [series[-1] if series else None for series in scores],
+        (metric.label, ""): [final_score(run.rows) for run in group.runs],
         (f"best {metric.name}", ""): [metric.best(series) for series in scores],
         ("rounds", "rounds"): [end.round for end in ends],
         ("seconds", "s"): [end.seconds for end in ends],
@@ -177,7 +190,7 @@ def _whole(group: Group, found: Found) -> list[Measure]:
 
 
 def _losses(group: Group) -> list[Measure]:
-    """How many updates of every run did not count, by cause, and the privacy spent, if any."""
+    """How many updates of each run did not count, by cause, and the privacy that was spent, if any."""
     tables = [Summary.of(run.rows).missing for run in group.runs]
     causes = sorted({cause for table in tables for cause in table})
     lost = [
@@ -190,25 +203,28 @@ def _losses(group: Group) -> list[Measure]:
         )
         for cause in causes
     ]
-    spent = Spread(tuple(run.rows[-1].epsilon for run in group.runs))
-    return [*lost, *([Measure(group.label, "epsilon", "", spent)] if spent.reached else [])]
+    ends = [run.rows[-1] for run in group.runs]
+    spent = Spread(tuple(end.epsilon for end in ends))
+    unit = STUDY if any(end.noise != "system" for end in ends) else ""
+    return [*lost, *([Measure(group.label, "epsilon", unit, spent)] if spent.reached else [])]
 
 
 def _by_width(group: Group) -> list[Measure]:
+    """The scores of the final model at every width; those of widths that no client trained are kept apart."""
     tables = [run.rows[-1].score_by_width for run in group.runs]
-    widths = sorted({width for table in tables for width in table})
-    return [
-        Measure(
-            group.label,
-            f"{group.runs[0].metric.name} at width",
-            "",
-            Spread(tuple(table.get(width) for table in tables)),
-            float(width),
-        )
-        for width in widths
-    ]
+    without = [untrained(run.rows) for run in group.runs]
+    measures = []
+    for width in sorted({width for table in tables for width in table}):
+        for kind, wanted in (("width", False), ("untrained width", True)):
+            pairs = zip(tables, without, strict=True)
+            values = tuple(table.get(width) if (width in none) == wanted else None for table, none in pairs)
+            if not wanted or any(value is not None for value in values):
+                what = f"{group.runs[0].metric.name} at {kind}"
+                measures.append(Measure(group.label, what, "", Spread(values), float(width)))
+    return measures
 
 
-def _cost(runs: Sequence[RunData], found: Found, target: float, name: str) -> Spread:
-    reached = [reach(found[id(run)], target, run.metric) for run in runs]
+def _cost(runs: Sequence[RunData], means: Found, target: float, name: str) -> Spread:
+    """What each run took to reach a target."""
+    reached = [reach(means[id(run)], target, run.metric) for run in runs]
     return Spread(tuple(None if each is None else COSTS[name][1](each) for each in reached))

@@ -1,4 +1,4 @@
-"""The outcome of comparing runs: measures, and how they are shown as tables, JSON and CSV."""
+"""A comparison of runs: its measures, and how they are shown as tables, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heroes.errors import printable
-from heroes.report.layouts import Layout, by_limits, by_targets, in_the_end, saved, whole_or_tenths
+from heroes.report.layouts import Layout, by_limits, by_targets, by_width, in_the_end, saved, whole_or_tenths
 from heroes.report.measures import Spread
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group
 from heroes.report.tables import Table
 
-MEAN_OF_OTHERS = "mean of the others"
-GAINS = ("speed-up", "traffic saved")
+SPEED_UP, LESS_TRAFFIC = "speed-up", "less traffic"  # ratios to the reference
+BEST, MEAN = "best of the others", "geometric mean"  # what ratios are against, besides single strategies
+STUDY = "study"  # the unit of an epsilon that stands for a run with secret noise
+_SAMPLED = (
+    "Scores in the end are on the whole test set; curves, targets and best are on a sample of it that is the "
+    "same for runs with the same seed."
+)
+_STUDY = 'Epsilon in a study: the noise comes from the seed; privacy.source = "system" would spend that.'
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One number about a group of runs: `what`, in `unit`, `at` some place or `against` another group.
+    """Something measured of a group of runs, in some unit, one number for each run.
 
-    A place is a target, a time, a traffic or a width.
+    `at` is the target, time, traffic or width it was measured at; `against` is the group or the cause of loss
+    it is about.
     """
 
     label: str
@@ -47,13 +54,12 @@ class Measure:
 class Comparison:
     """Runs of one experiment, compared.
 
-    Times are seconds of the runs' clock, traffic is megabytes both ways, accuracy is from 0 to 1.
+    Times are in seconds of the runs' clock, traffic is in megabytes both ways, accuracy is from 0 to 1.
     """
 
     task: str
     groups: tuple[Group, ...]
     measures: tuple[Measure, ...]
-    smooth: int = 1
     notes: tuple[str, ...] = ()
     _index: dict[tuple[str, str, float | None, str], Spread] = field(init=False, repr=False, compare=False)
 
@@ -63,39 +69,47 @@ class Comparison:
 
     @property
     def clock(self) -> str:
-        """What seconds are: virtual, or wall."""
+        """Whether seconds are virtual or wall time."""
         return self.groups[0].runs[0].clock
 
     @property
     def metric(self) -> Metric:
-        """What the runs are compared by."""
+        """The main metric of the runs."""
         return self.groups[0].runs[0].metric
 
     @property
     def targets(self) -> list[float]:
-        """The values of the metric that were to be reached, the hardest last."""
+        """The targets, the hardest last."""
         return self.places(f"seconds to {self.metric.name}")
 
     def find(self, label: str, what: str, at: float | None = None, against: str = "") -> Spread | None:
-        """One measure, None if it was not taken."""
+        """A measure by its name; None if it was not taken."""
         return self._index.get((label, what, at, against))
 
     def places(self, what: str) -> list[float]:
-        """The targets, times, traffic or widths at which a measure was taken; of targets the hardest last."""
+        """The targets (the hardest last), times, traffic or widths at which a measure was taken."""
         places = {each.at for each in self.measures if each.what == what and each.at is not None}
-        targets = what in GAINS or what.endswith(f" to {self.metric.name}")
+        targets = what in (SPEED_UP, LESS_TRAFFIC) or what.endswith(f" to {self.metric.name}")
         return sorted(places, reverse=targets and self.metric.lower_is_better)
 
     def rows(self) -> list[dict[str, Any]]:
         """Every measure as one flat row."""
         return [measure.as_row() for measure in self.measures]
 
+    def leading(self) -> list[Table]:
+        """What matters most: the ratios to the other strategies, and what the runs came to."""
+        ratios = [table for layout in saved(self.metric) for table in _gains(self, layout)]
+        return [*(table for table in ratios if table.rows), _overview(self)]
+
+    def details(self) -> list[Table]:
+        """The numbers behind that."""
+        placed = [*by_targets(self.metric, self.clock), *by_limits(self.metric, self.clock)]
+        shown = [*(_by_place(self, layout) for layout in placed), _by_width(self), _losses(self)]
+        return [table for table in shown if table.rows]
+
     def tables(self) -> list[Table]:
         """The comparison for people, as tables of text."""
-        placed = [*by_targets(self.metric, self.clock), *by_limits(self.metric, self.clock)]
-        shown = [_overview(self), *(_by_place(self, layout) for layout in placed), _losses(self)]
-        shown += [table for layout in saved(self.metric) for table in _gains(self, layout)]
-        return [table for table in shown if table.rows]
+        return [*self.leading(), *self.details()]
 
     def lines(self) -> list[str]:
         """The tables and notes as plain text."""
@@ -119,16 +133,15 @@ class Comparison:
             "clock": self.clock,
             "metric": self.metric.name,
             "lower_is_better": self.metric.lower_is_better,
-            "smooth": self.smooth,
             "groups": groups,
             "measures": self.rows(),
             "notes": list(self.notes),
         }
 
     def as_csv(self) -> str:
-        """One line per measure, with a header; what was not reached is left empty."""
+        """One line for each measure, below a header; the mean of a target nobody reached is left empty."""
         text = io.StringIO()
-        names = ["label", "what", "at", "against", "unit", "mean", "std", "reached", "of"]
+        names = ["label", "what", "at", "against", "unit", "mean", "std", "low", "high", "reached", "of"]
         writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows())
@@ -142,16 +155,26 @@ def _overview(found: Comparison) -> Table:
         (
             group.label,
             ", ".join(map(str, group.seeds)),
-            *(layout.cell(found.find(group.label, layout.what)) for layout in layouts),
+            *(_in_the_end(found, group, layout) for layout in layouts),
         )
         for group in found.groups
     ]
     several = any(len(group.runs) > 1 for group in found.groups)
-    spread = "Mean ± standard deviation over seeds. " if several else ""
-    smooth = f"Scores are means of the last {found.smooth} evaluations. " if found.smooth > 1 else ""
-    note = f"{spread}{smooth}Waiting is the mean over rounds and clients."
+    said = [
+        ("Mean ± standard deviation over seeds.", several),
+        ("Waiting is the mean over rounds and clients.", True),
+        (_SAMPLED, any(run.sampled for group in found.groups for run in group.runs)),
+        (_STUDY, any(each.unit == STUDY for each in found.measures)),
+    ]
+    note = " ".join(text for text, applies in said if applies)
     titles = [layout.title for layout in layouts]
     return Table(f"Runs of {found.task}", ("strategy", "seeds", *titles), tuple(rows), note)
+
+
+def _in_the_end(found: Comparison, group: Group, layout: Layout) -> str:
+    text = layout.cell(found.find(group.label, layout.what))
+    study = any(each.unit == STUDY and each.label == group.label for each in found.measures)
+    return f"{text} ({STUDY})" if layout.what == "epsilon" and study else text
 
 
 def _by_place(found: Comparison, layout: Layout) -> Table:
@@ -162,6 +185,25 @@ def _by_place(found: Comparison, layout: Layout) -> Table:
         if places
     ]
     return Table(layout.title, ("strategy", *map(layout.column, places)), tuple(rows), layout.note)
+
+
+def _by_width(found: Comparison) -> Table:
+    """How good the final model is at every width, and which widths no client trained."""
+    layout, untrained = by_width(found.metric)
+    places = sorted({*found.places(layout.what), *found.places(untrained.what)})
+
+    def cell(label: str, width: float) -> str:
+        trained, other = (found.find(label, each.what, width) for each in (layout, untrained))
+        if trained is None or other is None:
+            return layout.cell(trained)
+        cut = f"untrained ({other.text(untrained.show, unit=untrained.unit)})"
+        return cut if trained.mean is None else trained.text(layout.show, "untrained", layout.unit)
+
+    rows = [
+        (group.label, *(cell(group.label, width) for width in places)) for group in found.groups if places
+    ]
+    note = untrained.note if found.places(untrained.what) else ""
+    return Table(layout.title, ("strategy", *map(layout.column, places)), tuple(rows), note)
 
 
 def _losses(found: Comparison) -> Table:
@@ -180,12 +222,12 @@ def _losses(found: Comparison) -> Table:
         for group in found.groups
         if causes
     ]
-    note = "Of all clients asked, a round that was begun again included."
+    note = "Out of all updates asked for, including those of rounds that were begun again."
     return Table("Updates that did not count, by cause", ("strategy", *causes), tuple(rows), note)
 
 
 def _gains(found: Comparison, layout: Layout) -> list[Table]:
-    """One table for every group that others were compared with."""
+    """A table of ratios for every group that others are compared with."""
     rivals: dict[str, dict[str, None]] = {}
     for each in found.measures:
         if each.what == layout.what:

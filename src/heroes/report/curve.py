@@ -1,4 +1,4 @@
-"""A small curve of the test scores for the terminal, as plain text."""
+"""A small curve of the test scores, as plain text for the terminal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LABEL = 6  # room for "100 % ", at least
 def score_curve(
     rows: Sequence[RoundRecord], width: int = 60, height: int = 8, *, ascii_only: bool = False
 ) -> list[str]:
-    """The main metric over time in `height` lines of at most `width` characters, and two for the time axis.
+    """The main metric over time, in `height` lines of at most `width` characters and two for the time axis.
 
-    No lines if nothing was evaluated. `ascii_only` is for terminals that have no braille.
+    There are no lines if the model was never tested. `ascii_only` is for terminals without braille.
     """
     found = evaluations(rows)
     if not found:
@@ -41,7 +41,7 @@ def score_curve(
 
 
 def _range(found: Sequence[Evaluation], metric: Metric) -> tuple[float, float]:
-    """Round numbers around the scores: whole tens of percent for shares."""
+    """Round numbers below and above all scores; for shares, multiples of ten percent."""
     least, most = min(each.score for each in found), max(each.score for each in found)
     if metric.share:
         low = math.floor(10 * least + 1e-9) / 10
@@ -55,7 +55,7 @@ def _range(found: Sequence[Evaluation], metric: Metric) -> tuple[float, float]:
 def _heights(
     found: Sequence[Evaluation], columns: int, low: float, high: float, steps: int
 ) -> list[int | None]:
-    """For every column the height of the curve in steps from the bottom; None before the first evaluation."""
+    """The height of the curve in each column, in steps from the bottom; None before the first test."""
     end = found[-1].seconds
     heights: list[int | None] = []
     for column in range(columns):

@@ -1,4 +1,4 @@
-"""Files of a report, whole or not there: a full disk leaves what was there before."""
+"""Writes the files of a report so that each is complete or absent; a full disk leaves the old file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from heroes.errors import RunFolderError
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
-    """Write a draft beside the file, flush it and rename it; a pipe or the like is written to directly.
+    """Write a draft next to the file, flush it and rename it. Pipes and the like are written to directly.
 
-    Lone surrogates, which UTF-8 does not have, are written as escapes.
+    Lone surrogates, which UTF-8 cannot hold, are written as escapes.
     """
     data = content if isinstance(content, bytes) else content.encode(errors="backslashreplace")
     try:

@@ -1,27 +1,34 @@
-"""What the reference strategy saved against the others. Runs with the same seed are paired."""
+"""How many times faster the reference strategy is than each other one, and how many times less it sends.
+
+Every ratio is taken between two runs with the same seed. Over seeds, and over several strategies, ratios are
+averaged geometrically, so that one very slow strategy does not rule the mean.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from statistics import fmean
+from collections.abc import Callable, Mapping, Sequence
+from statistics import geometric_mean
 
-from heroes.report.comparison import MEAN_OF_OTHERS, Measure
-from heroes.report.measures import Spread
-from heroes.report.runs import Group
+from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN, SPEED_UP, Measure
+from heroes.report.measures import Ratios, Spread
+from heroes.report.runs import Group, different_worlds
 
-Costs = Callable[[Group, str, float], Spread]  # what a group's runs spent: of seconds or traffic, to a target
+Costs = Callable[
+    [Group, str, float], Spread
+]  # the seconds or the traffic that a group's runs took to a target
+Ratio = Mapping[int, float | None]  # by seed; None if one of the two runs did not reach the target
 
 
 def gains(
     groups: Sequence[Group], reference: str, targets: Sequence[float], costs: Costs
 ) -> tuple[list[Measure], list[str]]:
-    """Speed-up and traffic saved by the reference strategy, and notes.
+    """The ratios of the other strategies' costs to the reference's, and notes on what cannot be compared.
 
-    Groups are compared within the same world (data, fleet, clients). Of several groups of the reference
-    there, the first one counts and the others are compared with it, but are no part of the mean.
+    Only groups in the same world (data, fleet, faults, clients, tests) are compared. If there are several
+    groups of the reference, the first one counts; the others are compared with it, but are not rivals.
     """
     measures: list[Measure] = []
-    notes: list[str] = []
+    notes = different_worlds(groups)
     for world in dict.fromkeys(group.world for group in groups):
         together = [group for group in groups if group.world == world]
         own = next((group for group in together if group.strategy == reference), None)
@@ -31,50 +38,57 @@ def gains(
             continue
         others = [group for group in together if group is not own]
         alone = [other.label for other in others if not set(other.seeds) & set(own.seeds)]
-        notes += [
-            f"{label} and {own.label} have no seed in common; their savings are not computed"
-            for label in alone
-        ]
+        notes += [f"{label} and {own.label} have no seed in common, so no ratio is given" for label in alone]
         paired = [other for other in others if other.label not in alone]
         measures += [each for target in targets for each in _against(own, paired, target, costs)]
     return measures, notes
 
 
 def _against(own: Group, others: Sequence[Group], target: float, costs: Costs) -> list[Measure]:
-    rivals = {other.label: [other] for other in others}
-    foreign = [other for other in others if other.strategy != own.strategy]
-    if len(foreign) > 1:
-        rivals[MEAN_OF_OTHERS] = foreign
+    """The ratios to every other group, to the best other strategy, and to all of them on average."""
     measures = []
-    for label, members in rivals.items():
-        faster = _paired(
-            own, members, lambda group: costs(group, "seconds", target), lambda mine, other: other / mine
-        )
-        saved = _paired(
-            own, members, lambda group: costs(group, "traffic", target), lambda mine, other: 1 - mine / other
-        )
-        measures.append(Measure(own.label, "speed-up", "times", faster, target, label))
-        measures.append(Measure(own.label, "traffic saved", "", saved, target, label))
+    for what, cost in ((SPEED_UP, "seconds"), (LESS_TRAFFIC, "traffic")):
+        mine = _by_seed(own, costs(own, cost, target))
+        each = {other.label: _ratio(mine, _by_seed(other, costs(other, cost, target))) for other in others}
+        rivals = [each[other.label] for other in others if other.strategy != own.strategy]
+        if len(rivals) > 1:
+            each |= {BEST: _best(rivals), MEAN: _mean(rivals)}
+        measures += [
+            Measure(own.label, what, "times", Ratios(tuple(ratio.values())), target, label)
+            for label, ratio in each.items()
+        ]
     return measures
 
 
-def _paired(
-    reference: Group,
-    others: Sequence[Group],
-    cost: Callable[[Group], Spread],
-    gain: Callable[[float, float], float],
-) -> Spread:
-    """The gain for every seed that all have; None if one of them did not reach the target."""
-    own = dict(zip(reference.seeds, cost(reference).values, strict=True))
-    theirs = [dict(zip(other.seeds, cost(other).values, strict=True)) for other in others]
-    shared = [seed for seed in own if all(seed in each for each in theirs)]
-    return Spread(tuple(_gain(own[seed], [each[seed] for each in theirs], gain) for seed in shared))
+def _by_seed(group: Group, costs: Spread) -> Ratio:
+    return dict(zip(group.seeds, costs.values, strict=True))
 
 
-def _gain(
-    own: float | None, theirs: Sequence[float | None], gain: Callable[[float, float], float]
-) -> float | None:
-    reached = [value for value in theirs if value is not None]
-    if own is None or len(reached) < len(theirs):
-        return None
-    return gain(own, fmean(reached)) if own > 0 and fmean(reached) > 0 else None
+def _ratio(mine: Ratio, theirs: Ratio) -> Ratio:
+    """Their cost over mine, for every seed that both have."""
+    return {seed: _quotient(theirs[seed], cost) for seed, cost in mine.items() if seed in theirs}
+
+
+def _quotient(theirs: float | None, mine: float | None) -> float | None:
+    return theirs / mine if theirs and mine else None
+
+
+def _best(rivals: Sequence[Ratio]) -> Ratio:
+    """The rival that reached the target with most seeds, and of those the one with the lowest ratio."""
+
+    def rank(rival: Ratio) -> tuple[int, float]:
+        known = [ratio for ratio in rival.values() if ratio is not None]
+        return -len(known), geometric_mean(known) if known else 0.0
+
+    return min(rivals, key=rank)
+
+
+def _mean(rivals: Sequence[Ratio]) -> Ratio:
+    """The geometric mean over all rivals, for the seeds that all have; None if one did not get there."""
+    shared = [seed for seed in rivals[0] if all(seed in rival for rival in rivals)]
+    return {seed: _geometric([rival[seed] for rival in rivals]) for seed in shared}
+
+
+def _geometric(ratios: Sequence[float | None]) -> float | None:
+    known = [ratio for ratio in ratios if ratio is not None]
+    return geometric_mean(known) if len(known) == len(ratios) else None

@@ -1,18 +1,15 @@
-"""How the measures of a comparison are shown in tables, by the metric that they go by."""
+"""How each measure of a comparison is shown in a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from heroes.messages import TESTS
 from heroes.report.measures import Spread
 from heroes.report.metrics import Metric
 
 Show = Callable[[float], str]
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
 
 
 def _number(value: float) -> str:
@@ -29,7 +26,9 @@ def _two_places(value: float) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a measure is shown: title, values, what a missing one is called, and columns for its places."""
+    """How a measure is shown: the title of its table, its values, what stands for a missing one, and the
+    columns for the targets, times, traffic or widths it was measured at.
+    """
 
     what: str
     title: str
@@ -43,33 +42,50 @@ class Layout:
         return self.missing if spread is None else spread.text(self.show, self.missing, self.unit)
 
 
-_NOT_AFTER = "The last evaluation not after; a run that had ended by then is not measured."
-_PAIRED = "Runs with the same seed are paired; not reached: one of the two did not get there."
+_LAST = "By the last test up to then. A run that ended sooner is not measured."
+_REACHED = (
+    f"Reached: the mean of the last {TESTS} tests is at the target or better; what the rounds up to the last "
+    "of them took."
+)
+_RATIOS = (
+    "Ratios of runs with the same seed: their geometric mean, and their range. Not reached: one of the two "
+    "runs did not get there. The best got there with most seeds, and of those with the lowest ratio."
+)
+_UNTRAINED = "Untrained: no client of the run ever trained this width; in brackets what its cut scores."
 
 
 def by_targets(metric: Metric, clock: str) -> list[Layout]:
-    """What it took to reach targets."""
+    """What it took to reach the targets."""
     to, reach, column = f"to {metric.name}", f"to reach a target {metric.name}", metric.target
     return [
-        Layout(f"seconds {to}", f"Seconds of {clock} time {reach}", _number, column=column),
+        Layout(f"seconds {to}", f"Seconds of {clock} time {reach}", _number, column=column, note=_REACHED),
         Layout(f"traffic {to}", f"Traffic {reach} (MB, both ways)", _number, column=column),
         Layout(f"rounds {to}", f"Rounds {reach}", whole_or_tenths, column=column),
     ]
 
 
 def by_limits(metric: Metric, clock: str) -> list[Layout]:
-    """How good models were by some time or traffic, and at every width."""
+    """How good the models were by some time or traffic."""
     shown = (metric.short, metric.unit, "not measured")
     at, test = f"{metric.name} at", f"Test {metric.name}"
     return [
-        Layout(f"{at} seconds", f"{test} after {clock} seconds", *shown, "{:,.6g} s".format, _NOT_AFTER),
-        Layout(f"{at} traffic", f"{test} after traffic", *shown, "{:,.6g} MB".format, _NOT_AFTER),
-        Layout(f"{at} width", f"{test} of the final model by width", *shown, "width {:g}".format),
+        Layout(f"{at} seconds", f"{test} after {clock} seconds", *shown, "{:,.6g} s".format, _LAST),
+        Layout(f"{at} traffic", f"{test} after traffic", *shown, "{:,.6g} MB".format, _LAST),
     ]
 
 
+def by_width(metric: Metric) -> tuple[Layout, Layout]:
+    """How good the final model is at widths that clients trained, and at those that none did."""
+    shown = (metric.short, metric.unit, "not measured")
+    title, column = f"Test {metric.name} of the final model by width", "width {:g}".format
+    return (
+        Layout(f"{metric.name} at width", title, *shown, column),
+        Layout(f"{metric.name} at untrained width", title, *shown, column, _UNTRAINED),
+    )
+
+
 def in_the_end(metric: Metric, clock: str) -> list[Layout]:
-    """What runs came to."""
+    """What the runs came to."""
     shown = (metric.short, metric.unit, "not measured")
     return [
         Layout(metric.label, metric.name, *shown),
@@ -78,16 +94,16 @@ def in_the_end(metric: Metric, clock: str) -> list[Layout]:
         Layout("seconds", f"{clock} s", _number),
         Layout("traffic", "traffic MB", _number),
         Layout("waiting", "waiting s", _two_places),
-        Layout("epsilon", "epsilon", _two_places),  # only where there is one
+        Layout("epsilon", "epsilon", _two_places),  # only if some run has one
     ]
 
 
 def saved(metric: Metric) -> list[Layout]:
-    """What one group, whose label is to stand for `{}`, saved against others."""
+    """The ratios to other groups; `{}` stands for the group that they are compared with."""
     reach, column = f"to reach a target {metric.name}", metric.target
     return [
-        Layout("speed-up", f"Speed-up of {{}} {reach}", _two_places, "x", column=column, note=_PAIRED),
+        Layout("speed-up", f"Speed-up of {{}} {reach}", _two_places, "x", column=column, note=_RATIOS),
         Layout(
-            "traffic saved", f"Traffic saved by {{}} {reach}", _percent, " %", column=column, note=_PAIRED
+            "less traffic", f"How many times less traffic {{}} needs {reach}", _two_places, "x", column=column
         ),
     ]

@@ -1,24 +1,29 @@
-"""Reads off a run when it reached a target and what it had by a time or traffic; means over seeds."""
+"""When a run reached a target, how good it was by some time or traffic, and means over seeds.
+
+A target is reached at the first test at which the mean of the last three tests is at the target or better.
+The time, traffic and rounds to it are those at the end of that test's round; nothing is interpolated. A run
+with fewer than three tests reaches no target.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import fmean, stdev
+from dataclasses import dataclass, replace
+from statistics import fmean, geometric_mean, stdev
 
-from heroes.messages import RoundRecord
+from heroes.messages import TESTS, RoundRecord, settled
 from heroes.report.metrics import Metric
 from heroes.report.runs import RunData
 from heroes.report.summary import MEGABYTE
 
-TARGETS = 4  # how many are chosen where none are given
-WIDE = 20  # times the lowest value: the range of a metric of which it is better to see the powers of ten
+TARGETS = 4  # how many are chosen if none are given
+WIDE = 20  # a metric whose highest value is so many times its lowest is shown by powers of ten
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The main metric of the complete model after a round, and what had been spent by then."""
+    """A test of the complete model: its score by the main metric, and what had been spent by then."""
 
     round: int
     seconds: float
@@ -26,32 +31,35 @@ class Evaluation:
     score: float
 
 
-def evaluations(rows: Sequence[RoundRecord], smooth: int = 1) -> list[Evaluation]:
-    """The evaluations of a run, oldest first, each the mean of the last `smooth` ones.
-
-    The first `smooth - 1` are left out.
-    """
+def evaluations(rows: Sequence[RoundRecord]) -> list[Evaluation]:
+    """The tests of a run, oldest first."""
     name = Metric.of(rows).name
-    scored = [row for row in rows if name in row.scores]
-    scores = [row.scores[name] for row in scored]
     return [
-        Evaluation(
-            row.round, row.seconds, row.traffic / MEGABYTE, fmean(scores[index - smooth + 1 : index + 1])
-        )
-        for index, row in enumerate(scored)
-        if index >= smooth - 1
+        Evaluation(row.round, row.seconds, row.traffic / MEGABYTE, row.scores[name])
+        for row in rows
+        if name in row.scores
     ]
 
 
-def reach(found: Sequence[Evaluation], target: float, metric: Metric) -> Evaluation | None:
-    """The first evaluation at the target or better, None if there is none."""
-    return next((each for each in found if metric.reaches(each.score, target)), None)
+def running_means(found: Sequence[Evaluation]) -> list[Evaluation]:
+    """The tests from the third on, each with the mean of itself and the two before it as its score."""
+    scores = [each.score for each in found]
+    means = [settled(scores[max(0, end - TESTS) : end]) for end in range(1, len(scores) + 1)]
+    return [replace(each, score=mean) for each, mean in zip(found, means, strict=True) if mean is not None]
+
+
+def reach(means: Sequence[Evaluation], target: float, metric: Metric) -> Evaluation | None:
+    """The first of the running means at the target or better; None if there is none."""
+    return next((each for each in means if metric.reaches(each.score, target)), None)
 
 
 def score_at(
     run: RunData, found: Sequence[Evaluation], *, seconds: float = math.inf, megabytes: float = math.inf
 ) -> float | None:
-    """The last evaluation within that time and traffic; None if there is none or the run had ended."""
+    """The score of the last test within this time and traffic.
+
+    None if there was no test by then, or if the run ended sooner.
+    """
     last = run.rows[-1]
     given_seconds, given_traffic = math.isfinite(seconds), math.isfinite(megabytes)
     if (given_seconds and last.seconds < seconds) or (given_traffic and last.traffic / MEGABYTE < megabytes):
@@ -61,13 +69,13 @@ def score_at(
 
 
 def mean_waiting(run: RunData) -> float:
-    """Mean over rounds of the clients' mean waiting time, in seconds."""
+    """The clients' mean waiting time in seconds, averaged over rounds."""
     return fmean(row.waiting for row in run.rows)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """One number per run, None where it was not reached. Mean and deviation are over those that did."""
+    """One number for each run; None for a run without one. Mean and deviation leave those out."""
 
     values: tuple[float | None, ...]
 
@@ -85,7 +93,7 @@ class Spread:
         return stdev(self.reached) if len(self.reached) > 1 else None
 
     def text(self, show: Callable[[float], str], missing: str = "not reached", unit: str = "") -> str:
-        """The mean, the deviation where there is one, and how many reached it where not all did.
+        """The mean, the deviation if there is one, and how many runs have a number if not all do.
 
         >>> Spread((10.0, 14.0, None)).text(lambda value: f"{value:.1f}", unit=" s")
         '12.0 ± 2.8 s (2 of 3 reached)'
@@ -93,25 +101,55 @@ class Spread:
         if self.mean is None:
             return missing
         spread = "" if self.std is None else f" ± {show(self.std)}"
-        some = (
-            ""
-            if len(self.reached) == len(self.values)
-            else f" ({len(self.reached)} of {len(self.values)} {missing.removeprefix('not ')})"
-        )
-        return f"{show(self.mean)}{spread}{unit}{some}"
+        some = self._some(missing)
+        return f"{show(self.mean)}{spread}{unit}{f' ({some})' if some else ''}"
+
+    def _some(self, missing: str) -> str:
+        """How many of the runs have a number; nothing if all do."""
+        if len(self.reached) == len(self.values):
+            return ""
+        have = missing.removeprefix("not ").removeprefix("un")  # "not reached", "untrained"
+        return f"{len(self.reached)} of {len(self.values)} {have}"
 
     def as_json(self) -> dict[str, object]:
         return {
             "mean": self.mean,
             "std": self.std,
+            "low": min(self.reached, default=None),
+            "high": max(self.reached, default=None),
             "reached": len(self.reached),
             "of": len(self.values),
             "values": list(self.values),
         }
 
 
+class Ratios(Spread):
+    """Ratios, one for each seed: their mean is the geometric one, and their range is told."""
+
+    @property
+    def mean(self) -> float | None:
+        return geometric_mean(self.reached) if self.reached else None
+
+    @property
+    def std(self) -> float | None:
+        """None: a deviation says little about ratios."""
+        return None
+
+    def text(self, show: Callable[[float], str], missing: str = "not reached", unit: str = "") -> str:
+        """The geometric mean, the range if there is one, and how many seeds have a ratio if not all do.
+
+        >>> Ratios((2.0, 8.0, None)).text(lambda value: f"{value:.1f}", unit="x")
+        '4.0x (2.0 to 8.0, 2 of 3 reached)'
+        """
+        if self.mean is None:
+            return missing
+        ends = f"{show(min(self.reached))} to {show(max(self.reached))}" if len(self.reached) > 1 else ""
+        beside = ", ".join(each for each in (ends, self._some(missing)) if each)
+        return f"{show(self.mean)}{unit}{f' ({beside})' if beside else ''}"
+
+
 def chosen_targets(metric: Metric, scores: Sequence[float]) -> tuple[float, ...]:
-    """Round values to aim at, the hardest one not beyond the best of the scores.
+    """Targets: four round values, of which the best of the scores reaches even the hardest.
 
     >>> chosen_targets(Metric("rmse", lower_is_better=True), (2.9, 1.4, 0.83))
     (1.0, 1.5, 2.0, 2.5)
@@ -126,7 +164,7 @@ def chosen_targets(metric: Metric, scores: Sequence[float]) -> tuple[float, ...]
 
 
 def round_values(low: float, high: float) -> tuple[float, ...]:
-    """Four round numbers or more from `low` to `high`; none where these are the same.
+    """Four or more round numbers from `low` to `high`; none if those are equal.
 
     >>> round_values(0.83, 2.9), round_values(-0.4, 0.31), round_values(17.0, 800.0)
     ((1.0, 1.5, 2.0, 2.5), (-0.4, -0.2, 0.0, 0.2), (20.0, 50.0, 100.0, 200.0, 500.0))
@@ -148,7 +186,7 @@ def round_values(low: float, high: float) -> tuple[float, ...]:
 
 
 def round_targets(best: float, count: int = TARGETS) -> tuple[float, ...]:
-    """Round shares to aim at, the highest one not above the best reached.
+    """Targets for a share from 0 to 1: round values, the highest not above the best score.
 
     >>> round_targets(0.967), round_targets(0.12)
     ((0.8, 0.85, 0.9, 0.95), (0.06, 0.08, 0.1, 0.12))

@@ -1,4 +1,4 @@
-"""The metric that a run goes by: its name, which way is better, and how its values are written."""
+"""The main metric of a run: its name, whether lower is better, and how its values are written."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heroes.messages import RoundRecord
+from heroes.messages import RoundRecord, reaches
 
 SHARES = ("accuracy", "f1")  # from 0 to 1, written in percent
-_TAKEN = ("rounds", "seconds", "traffic", "waiting", "epsilon")  # other measures of a run have these names
+_TAKEN = ("rounds", "seconds", "traffic", "waiting", "epsilon")  # names of other measures
 
 
 @dataclass(frozen=True)
 class Metric:
-    """The main metric of some runs."""
+    """The metric that curves, tables and targets go by."""
 
     name: str = "accuracy"
     lower_is_better: bool = False
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Metric:
-        """The metric of a run, from the last round with a test.
+        """The main metric of a run, as the last round with a test names it.
 
-        Other rounds do not know it, and a resumed run may go by another.
+        Rounds without a test do not name it, and a resumed run may have changed it.
         """
         if not rows:
             return Metric()
@@ -32,7 +32,7 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """The name beside those of other measures.
+        """The name in a list of measures, where it must not be mistaken for another one.
 
         >>> Metric("rmse", lower_is_better=True).label, Metric("seconds").label
         ('rmse', 'metric seconds')
@@ -55,7 +55,7 @@ class Metric:
 
     @property
     def scale(self) -> float:
-        """What values are multiplied by to be shown."""
+        """The factor from a value to what is shown: 100 for percent."""
         return 100.0 if self.share else 1.0
 
     @property
@@ -64,7 +64,7 @@ class Metric:
 
     @property
     def axis(self) -> str:
-        """What an axis is called."""
+        """The label of an axis."""
         return f"test {self.name} (%)" if self.share else f"test {self.name}"
 
     def short(self, value: float) -> str:
@@ -86,7 +86,7 @@ class Metric:
         return f"{100 * value:.2f} %" if self.share else _plain(value)
 
     def target(self, value: float) -> str:
-        """A value that was chosen, so that all its digits count.
+        """A target, with all its digits.
 
         >>> Metric().target(0.8), Metric("rmse").target(0.3)
         ('80 %', '0.3')
@@ -94,10 +94,10 @@ class Metric:
         return f"{self.scale * value:,.4g}{self.unit}" if self.share else f"{value:,.6g}"
 
     def reaches(self, value: float, target: float) -> bool:
-        return value <= target if self.lower_is_better else value >= target
+        return reaches(value, target, self.lower_is_better)
 
     def best(self, values: Sequence[float]) -> float | None:
-        """The best of some values, None of none."""
+        """The best of these values; None if there are none."""
         return (min if self.lower_is_better else max)(values, default=None)
 
 

@@ -1,4 +1,4 @@
-"""A report as one self-contained page of HTML: tables, figures, configuration, and what the runs ran on."""
+"""The report: one self-contained HTML page with tables, figures, settings and what the runs ran on."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from heroes.errors import LONGEST_LINE, printable
+from heroes.messages import TESTS
 from heroes.report.compare import compare
 from heroes.report.comparison import Comparison
 from heroes.report.files import write_whole
@@ -56,7 +57,7 @@ $body
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure and what it shows, in words for those who cannot see it."""
+    """A figure, and a caption that tells what it shows to those who cannot see it."""
 
     name: str
     figure: Figure
@@ -64,7 +65,7 @@ class Picture:
 
 
 def comparison_pictures(found: Comparison) -> list[Picture]:
-    """The figures that compare groups of runs; those with nothing to show are left out."""
+    """The figures that compare groups of runs, except those that would be empty."""
     runs = [run for group in found.groups for run in group.runs]
     spread = (
         " Shaded: one standard deviation over seeds; thin: single runs."
@@ -73,34 +74,32 @@ def comparison_pictures(found: Comparison) -> list[Picture]:
     )
     name, stem = found.metric.name, found.metric.file_name
     side = "below" if found.metric.lower_is_better else "above"
+    reached = f"until the mean of the last {TESTS} tests was at or {side} each target {name}"
+    sample = " Tested on a sample of the test set." if any(run.sampled for run in runs) else ""
     drawn = [
         (
             f"{stem}-time",
-            score_against_time(found.groups, found.smooth),
-            f"Test {name} over {found.clock} time.{spread}",
+            score_against_time(found.groups),
+            f"Test {name} over {found.clock} time.{spread}{sample}",
         ),
         (
             f"{stem}-traffic",
-            score_against_traffic(found.groups, found.smooth),
-            f"Test {name} over bytes sent.{spread}",
+            score_against_traffic(found.groups),
+            f"Test {name} over bytes sent.{spread}{sample}",
         ),
         (
             "waiting",
             waiting_per_round(found.groups),
-            f"Mean over clients of the time until the slowest finished.{spread}",
+            f"How long clients waited for the slowest one, on average.{spread}",
         ),
-        (
-            "resources",
-            resources_to_targets(found),
-            f"Time and traffic to the first evaluation at or {side} each target {name}.",
-        ),
+        ("resources", resources_to_targets(found), f"Time and traffic {reached}."),
         ("skew", score_against_skew(runs), f"Test {name} against how unevenly the data is shared out."),
     ]
     return [Picture(stem, figure, caption) for stem, figure, caption in drawn if figure is not None]
 
 
 def run_pictures(run: RunData) -> list[Picture]:
-    """The figures that look inside one run; those with nothing to show are left out."""
+    """The figures that look inside one run, except those that would be empty."""
     drawn = [
         (
             "timeline",
@@ -110,29 +109,32 @@ def run_pictures(run: RunData) -> list[Picture]:
         (
             "blocks",
             block_counters(run),
-            "Local steps that each coefficient block has had; an even colour is balance.",
+            "How many local steps each coefficient block was trained for; an even colour means evenly.",
         ),
-        ("devices", widths_and_steps(run), "Widths and local steps that each class of device was given."),
+        (
+            "devices",
+            widths_and_steps(run),
+            "The widths and numbers of local steps that each class of device was given.",
+        ),
     ]
     return [Picture(name, figure, caption) for name, figure, caption in drawn if figure is not None]
 
 
 def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
-    """Write the report of runs of one experiment to one HTML file, using a `comparison` if there is one."""
+    """Write the report on runs of one experiment to an HTML file; `comparison` is made if not given."""
     return write_whole(path, page(comparison or compare(runs)))
 
 
 def page(found: Comparison) -> str:
-    """The report as text."""
+    """The report as the text of an HTML page."""
     count = sum(len(group.runs) for group in found.groups)
     strategies = ", ".join(dict.fromkeys(printable(group.strategy, 60) for group in found.groups))
-    clock = "Time is virtual" if found.clock == "virtual" else "Time is as it passed"
-    tables = found.tables()
+    clock = "Time is virtual" if found.clock == "virtual" else "Time is wall time"
     sections = [
         _notes(found.notes),
-        _section("Summary", _table(tables[0], found.groups)),
+        _section("Summary", "".join(_table(table, found.groups) for table in found.leading())),
         _section("Pictures", _pictures(comparison_pictures(found))),
-        _section("Numbers", _side_by_side(_table(table, found.groups) for table in tables[1:])),
+        _section("Numbers", _side_by_side(_table(table, found.groups) for table in found.details())),
         _section(
             "Inside the runs",
             "".join(_inside(group, opened=not place) for place, group in enumerate(found.groups)),
@@ -151,7 +153,7 @@ def page(found: Comparison) -> str:
 
 
 def _words(text: str, most: int = LONGEST_LINE) -> str:
-    """Text from anywhere as text of a page."""
+    """Text from anywhere, escaped for the page."""
     return escape(printable(text, most))
 
 
@@ -169,7 +171,7 @@ def _notes(notes: Iterable[str]) -> str:
 
 
 def _table(table: Table, groups: Sequence[Group] = ()) -> str:
-    """A table; rows that are called by a group get the colour of its strategy."""
+    """A table; a row named after a group gets the colour of its strategy."""
     colours = {group.label: colour(group.strategy) for group in groups}
     head = "".join(f'<th scope="col">{_name(name)}</th>' for name in table.header)
     rows = "".join(
@@ -194,10 +196,10 @@ def _dot(shade: str | None) -> str:
 
 
 def _cell(text: str) -> str:
-    """A value; how many runs reached it stands below, so that columns stay narrow."""
+    """A cell; what is in brackets goes below the value, so that columns stay narrow."""
     value, opened, rest = text.partition(" (")
     below = f"<br><small>({_name(rest)}</small>" if opened else ""
-    return f"<td{' class=none' if text.startswith('not ') else ''}>{_name(value)}{below}</td>"
+    return f"<td{' class=none' if text.startswith(('not ', 'untrained')) else ''}>{_name(value)}{below}</td>"
 
 
 def _pictures(pictures: Sequence[Picture]) -> str:
@@ -214,7 +216,7 @@ def _inlined(figure: Figure) -> str:
 
 
 def _inside(group: Group, *, opened: bool) -> str:
-    """A look inside the first run of a group; folded except for the first group."""
+    """A look inside the first run of a group; only that of the first group is unfolded."""
     run = group.runs[0]
     shown = _pictures(run_pictures(run))
     title = f"{group.label}, seed {run.seed}"
@@ -226,7 +228,7 @@ def _inside(group: Group, *, opened: bool) -> str:
 
 
 def _configuration(groups: Sequence[Group]) -> str:
-    """What differs between groups, then everything, folded."""
+    """The settings that differ between groups, then all of them, folded."""
     firsts = [group.runs[0] for group in groups]
     differing = {key: values for key, values in differences(firsts).items() if key != "seed"}
     rows = tuple(
@@ -254,7 +256,7 @@ def _value(value: Any) -> str:
 
 
 def _provenance(groups: Sequence[Group]) -> str:
-    """Where every run is and how it ended, then what they ran on, once for all that ran on the same."""
+    """Where each run is and how it ended, then the machines, each told once for all of its runs."""
     runs = [run for group in groups for run in group.runs]
     places = tuple(
         (str(run.path), run.strategy, str(run.seed), str(run.rows[-1].round), _ended(run)) for run in runs

@@ -1,4 +1,4 @@
-"""Figures that compare groups of runs. Each function gives a figure, or None where there is none to show."""
+"""Figures that compare groups of runs. Each function returns a figure, or None if it would be empty."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from heroes.report.measures import WIDE, Evaluation, Spread, evaluations, score_
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, series_along
 from heroes.report.style import colour, dashes, dress, hatch, legend, marker, new_figure, whole_numbers, words
+from heroes.report.summary import final_score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MEGABYTES = "traffic, both ways (MB)"
-LEVELS = {  # the setting that says how skewed the data is: its label, and the partitions it applies to
+LEVELS = {  # settings that say how skewed the data is: label, and the partitions that each applies to
     "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "gamma_all", "by_device")),
     "data.phi": ("φ: classes a client lacks", ("missing",)),
     "data.alpha": ("α: Dirichlet concentration (smaller is less even)", ("dirichlet",)),  # noqa: RUF001
@@ -29,23 +30,23 @@ Curve = tuple[Floats, Floats]
 
 
 def seconds_of(groups: Sequence[Group]) -> str:
-    """What an axis of time is called; runs that are compared have the same clock."""
+    """The label of a time axis; runs that are compared have the same clock."""
     clocks = [group.runs[0].clock for group in groups]
     return f"{clocks[0]} time (s)" if clocks else "time (s)"
 
 
-def score_against_time(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
-    """The main metric over time: the mean over seeds, the deviation shaded, every run as a thin line."""
-    return _scores(groups, smooth, "time", seconds_of(groups), lambda each: each.seconds)
+def score_against_time(groups: Sequence[Group]) -> Figure | None:
+    """The main metric over time: the mean over seeds, its deviation shaded, and each run as a thin line."""
+    return _scores(groups, "time", seconds_of(groups), lambda each: each.seconds)
 
 
-def score_against_traffic(groups: Sequence[Group], smooth: int = 1) -> Figure | None:
-    """The main metric of the complete model over the bytes sent both ways."""
-    return _scores(groups, smooth, "traffic", MEGABYTES, lambda each: each.megabytes)
+def score_against_traffic(groups: Sequence[Group]) -> Figure | None:
+    """The main metric over the bytes sent both ways, drawn in the same way."""
+    return _scores(groups, "traffic", MEGABYTES, lambda each: each.megabytes)
 
 
 def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
-    """How long the clients of a round waited for the slowest, on average."""
+    """How long the clients of each round waited for the slowest one, on average."""
 
     def curve(run: RunData) -> Curve:
         return np.array([row.round for row in run.rows], float), np.array(
@@ -66,7 +67,7 @@ def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
 
 
 def resources_to_targets(found: Comparison) -> Figure | None:
-    """Seconds and traffic to each target. What was not reached has no bar, and says so."""
+    """Seconds and traffic to each target. Where a bar is missing, "not reached" stands in its place."""
     metric, targets = found.metric, found.targets
     if not targets:
         return None
@@ -98,7 +99,7 @@ def resources_to_targets(found: Comparison) -> Figure | None:
 
 
 def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
-    """The main metric against how unevenly the data is shared out, at the end or at some time."""
+    """The main metric against how unevenly the data is shared out, at the end or after some time."""
     key = next((key for key in LEVELS if len({_level(run, key) for run in runs} - {None}) > 1), None)
     if key is None:
         return None
@@ -115,7 +116,7 @@ def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None)
 
 
 def _level(run: RunData, key: str) -> float | None:
-    """How skewed a run's data is; None if this setting does not apply to its partition."""
+    """How skewed a run's data is by this setting; None if the setting does not apply to its partition."""
     settings = run.settings
     value = settings.get(key)
     return (
@@ -147,14 +148,13 @@ def _skew_line(axes: Axes, line: Group, key: str, at_seconds: float | None) -> N
 
 
 def _final(run: RunData, at_seconds: float | None) -> float | None:
-    found = evaluations(run.rows)
     if at_seconds is not None:
-        return score_at(run, found, seconds=at_seconds)
-    return found[-1].score if found else None
+        return score_at(run, evaluations(run.rows), seconds=at_seconds)
+    return final_score(run.rows)
 
 
 def _bars(axes: Axes, group: Group, spreads: Sequence[Spread], shift: float, width: float) -> None:
-    """The bars of one group; hatched where only some of its runs reached the target."""
+    """The bars of one group; above them, how many of its runs reached the target if not all did."""
     look: dict[str, Any] = {
         "color": colour(group.strategy),
         "hatch": hatch(group),
@@ -190,10 +190,10 @@ def _unreached(spread: Spread) -> str:
 
 
 def _scores(
-    groups: Sequence[Group], smooth: int, against: str, x_label: str, x: Callable[[Evaluation], float]
+    groups: Sequence[Group], against: str, x_label: str, x: Callable[[Evaluation], float]
 ) -> Figure | None:
     def curve(run: RunData) -> Curve:
-        found = evaluations(run.rows, smooth)
+        found = evaluations(run.rows)
         return np.array([x(each) for each in found], float), np.array(
             [run.metric.scale * each.score for each in found], float
         )
@@ -214,10 +214,10 @@ def _scores(
 
 
 def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
-    """Where the axis of the scores begins and ends.
+    """Choose where the axis of the scores begins and ends.
 
-    Shares end at 100 % and begin at a multiple of ten; others fit the values, from 0 if that is near, and on
-    a logarithmic scale if they lie far apart.
+    Shares go from a multiple of ten to 100 %. Other values set their own limits; the axis begins at 0 if that
+    is near, and is logarithmic if they lie far apart.
     """
     low, high = float(values.min()), float(values.max())
     if metric.share:
@@ -229,7 +229,7 @@ def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
 
 
 def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
-    """One run as it is; several as their mean, the deviation shaded and each run as a thin line behind."""
+    """Draw one run as it is; several as their mean, shaded by one deviation, with thin lines for the runs."""
     look: dict[str, Any] = {"color": colour(group.strategy), "linestyle": dashes(group)}
     if len(curves) == 1:
         (x, y), every = curves[0], max(1, len(curves[0][0]) // 10)
@@ -259,7 +259,7 @@ def _draw(axes: Axes, group: Group, curves: Sequence[Curve]) -> None:
 
 
 def _mean_curve(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats]:
-    """Mean and sample deviation where all curves are known, interpolated at the points of all."""
+    """Mean and sample deviation at the points of all curves, over the stretch that all of them cover."""
     start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     places = np.unique(np.concatenate([x for x, _ in curves]))
     grid = places[(places >= start) & (places <= end)]

@@ -1,4 +1,4 @@
-"""Reads what a run wrote down. `RoundRecord` is the schema, also for rows that version 0.1.0 wrote."""
+"""Reads the records of a run. `RoundRecord` is the schema; rows of version 0.1.0 are brought up to it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _UNREACHABLE = "strategy.threshold could not be reached with the estimates of th
 
 @dataclass(frozen=True)
 class Records:
-    """The rounds of a run, oldest first. `torn` says that the last line was cut off and is left out."""
+    """The rounds of a run, oldest first. `torn`: the last line was cut off, and is left out."""
 
     rows: tuple[RoundRecord, ...]
     torn: bool = False
 
 
 def read_records(folder: Path) -> Records:
-    """The rounds in a run folder. A torn last line is left out; a broken line elsewhere is an error."""
+    """Read the rounds in a run folder. A last line that was cut off is left out; any other is an error."""
     path = folder / "records.jsonl"
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -52,7 +52,7 @@ def read_records(folder: Path) -> Records:
 
 
 def check_order(rows: Sequence[RoundRecord], folder: Path) -> None:
-    """Refuse records with a line that is missing, doubled or of another run.
+    """Refuse records in which a line is missing, doubled or from another run.
 
     Rounds must be 1, 2, 3, ..., and time and traffic must never fall.
     """
@@ -60,8 +60,8 @@ def check_order(rows: Sequence[RoundRecord], folder: Path) -> None:
     for number, row in enumerate(rows, 1):
         if row.round != number:
             raise RunFolderError(
-                f"line {number} of {path!r} is of round {row.round}; a line is missing or doubled: put it "
-                "right"
+                f"line {number} of {path!r} is of round {row.round}: a line is missing or doubled; restore "
+                "the file"
             )
         if row.seconds < seconds or row.traffic < traffic:
             what = (
@@ -74,7 +74,7 @@ def check_order(rows: Sequence[RoundRecord], folder: Path) -> None:
 
 
 def read_record(line: str) -> RoundRecord:
-    """One line as a record. A ValueError says in a few words which key is wrong."""
+    """Read one line as a record. A ValueError says in a few words which key is wrong."""
     try:
         row = json.loads(line)
         flaw = _flaw(row)
@@ -93,10 +93,10 @@ def read_record(line: str) -> RoundRecord:
 
 
 def upgraded(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of 0.1.0 as this version writes it. What is of the wrong kind is left as it is, to be refused.
+    """A row of 0.1.0 as this version would write it. Values of a wrong type stay, and are refused later.
 
-    Some facts had keys beside `facts`, which named those of all strategies, None for most; each client had
-    its reducing error, and its pieces were called blocks; accuracy was the only metric.
+    In 0.1.0 some facts stood outside of `facts`, None for strategies without them; each client had a reducing
+    error, and its pieces were called blocks; accuracy was the only metric.
     """
     accuracy, widths = row.get("accuracy"), row.get("accuracy_by_width", {})
     new: dict[str, Any] = {"scores": {} if accuracy is None else {"accuracy": accuracy}}
@@ -121,7 +121,7 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flaw(value: Any) -> tuple[str, str] | None:
-    """What is not finite, or too large to be dealt with: the place and what is wrong there, if anything."""
+    """The first value that is not finite or too large: its place and what is wrong; None if there is none."""
     if isinstance(value, (int, float)):
         return None if abs(value) < LARGEST else ("", f"is {_short(value)}, not a number below {LARGEST:g}")
     if isinstance(value, str):
@@ -139,7 +139,7 @@ def _flaw(value: Any) -> tuple[str, str] | None:
 
 
 def _told(error: ValidationError) -> str:
-    """The first thing that is wrong, by its key."""
+    """The first mistake in a few words, with its key."""
     first = error.errors(include_url=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return "it is not a record in JSON"
@@ -150,7 +150,7 @@ def _told(error: ValidationError) -> str:
 
 
 def _check_scores(record: RoundRecord) -> None:
-    """Refuse scores that cannot be; a ValueError says which."""
+    """Refuse impossible scores; a ValueError says which."""
     by_width = record.scores_by_width
     for name in (record.metric, *record.scores, *(name for scores in by_width.values() for name in scores)):
         if not 0 < len(name) <= LONGEST_NAME:
@@ -180,7 +180,7 @@ def _cut(text: str) -> str:
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:
-    """The configuration in a run folder, as nested plain values."""
+    """Read the configuration in a run folder as nested plain values."""
     path = folder / "config.toml"
     try:
         return toml_text.read(path)

@@ -1,4 +1,4 @@
-"""Figures that look inside one run. Each function gives a figure, or None when there is nothing to show."""
+"""Figures that look inside one run. Each function returns a figure, or None if it would be empty."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 MOST_CLIENTS = 40  # in a timeline
 MOST_DEVICES = 12
 LONGEST_DEVICE = 30  # characters of its name
-READABLE_CELLS = 8  # blocks on a side up to which the counters fit into their cells
+READABLE_CELLS = 8  # a grid with more blocks on a side is drawn without numbers
 
 
 def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
-    """How long every client of a round, by default the last, computed, transferred and waited.
+    """How long each client of a round computed, sent and waited; by default of the last round.
 
-    Of many clients the slowest and the fastest are shown.
+    If there are many clients, only the fastest and the slowest are shown.
     """
     row = next((row for row in reversed(run.rows) if row.clients and number in (None, row.round)), None)
     if row is None:
@@ -63,7 +63,7 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
 
 
 def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
-    """How many local steps every block of the P x P grid has had, at a few rounds."""
+    """How many local steps each block of the P x P grid was trained for, after a few of the rounds."""
     grids = [(row.round, grid) for row in run.rows if (grid := _grid(row)) is not None]
     if not grids:
         return None
@@ -87,7 +87,7 @@ def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
 
 
 def widths_and_steps(run: RunData) -> Figure | None:
-    """What each class of device was given over the run: the widths, and the local steps tau."""
+    """Which widths and how many local steps tau each class of device was given over the run."""
     entries = [entry for row in run.rows for entry in row.clients]
     if not entries:
         return None
@@ -114,9 +114,9 @@ def widths_and_steps(run: RunData) -> Figure | None:
 
 
 def _drawn(clients: Sequence[ClientRecord]) -> tuple[list[ClientRecord], str]:
-    """The clients of a timeline, the first at the bottom, and what to call them.
+    """The clients to draw, from the bottom up, and the label of their axis.
 
-    All are sorted by device; of many, the slowest and the fastest are taken by time.
+    They are sorted by device. If there are too many, they are sorted by time, and the middle is left out.
     """
     if len(clients) <= MOST_CLIENTS:
         return sorted(clients, key=lambda each: (each.device, each.client), reverse=True), "client"
@@ -131,7 +131,7 @@ def _described(client: ClientRecord) -> str:
 
 
 def _spread(taus: Sequence[int]) -> dict[str, Any]:
-    """What a box shows of some numbers of local steps; outliers of the same number are one dot."""
+    """The statistics for one box of a box plot; equal outliers become one dot."""
     from matplotlib.cbook import boxplot_stats
 
     (found,) = boxplot_stats(np.array(taus, float))
@@ -143,7 +143,7 @@ def _called(run: RunData) -> str:
 
 
 def _grid(row: RoundRecord) -> Floats | None:
-    """The block counters of a round as a square, None if the strategy has none."""
+    """The block counters of a round as a square; None if the strategy has none."""
     counters = row.facts.get("counters")
     if not isinstance(counters, (list, tuple)) or not counters:
         return None
@@ -168,7 +168,7 @@ def _heat(axes: Axes, number: int, grid: Floats, largest: float) -> None:
 
 
 def _devices(entries: Sequence[ClientRecord]) -> dict[str, list[ClientRecord]]:
-    """The assignments by class of device; the rarest classes together as "others" where there are many."""
+    """The assignments by class of device; if there are many classes, the rarest are put under "others"."""
     counts = Counter(entry.device for entry in entries)
     often = {
         name

@@ -1,10 +1,11 @@
-"""Run folders as plain data, and runs that differ in nothing but their seed as one group."""
+"""Run folders as plain data; runs that differ only in their seed are one group."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +13,30 @@ from heroes.errors import RunFolderError
 from heroes.messages import RoundRecord
 from heroes.report.metrics import Metric
 from heroes.report.records import read_config, read_records
+from heroes.settings.config import keys
 
-# and the engine: no difference
+# runs that differ in these, or in their engine, are the same but for the seed
 IRRELEVANT = (
     "seed",
     "training.device",
     "data.directory",
     "data.source",
 )
-# what strategies must share to be compared
-WORLD = (
-    "data.",
-    "fleet.",
+# what strategies must share to be compared: whole sections, and single keys
+WORLD = ("data.", "fleet.", "faults.")
+WORLD_KEYS = (
     "federation.clients",
     "federation.cohort",
     "model.name",
+    "evaluation.every",
+    "evaluation.sample",
 )
 Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
 
 
 @dataclass(frozen=True)
 class RunData:
-    """A run as its folder tells it. `notes` say what a reader must know, such as a line that was cut off."""
+    """A run, as read from its folder. `notes` tell what a reader must know, such as a line cut off."""
 
     path: Path
     label: str
@@ -53,18 +56,23 @@ class RunData:
 
     @property
     def clock(self) -> str:
-        """What its seconds are: virtual, or wall."""
+        """Whether its seconds are virtual or wall time."""
         return self.rows[-1].clock
 
     @property
+    def sampled(self) -> bool:
+        """Whether it was tested on a sample of the test set until the end."""
+        return self.settings.get("evaluation.sample") not in (None, "none")
+
+    @property
     def metric(self) -> Metric:
-        """What its curve and its targets go by."""
+        """Its main metric."""
         return Metric.of(self.rows)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed only, in the order of their seeds."""
+    """Runs that differ only in their seed, in the order of their seeds."""
 
     label: str
     strategy: str
@@ -75,16 +83,14 @@ class Group:
     def seeds(self) -> tuple[int, ...]:
         return tuple(run.seed for run in self.runs)
 
-    @property
+    @cached_property
     def world(self) -> Identity:
         """The settings that runs must share for their strategies to be compared."""
-        return tuple(
-            (key, str(value)) for key, value in sorted(self.runs[0].settings.items()) if key.startswith(WORLD)
-        )
+        return tuple(sorted(_world(self.runs[0]).items()))
 
 
 def load_run(folder: Path | str) -> RunData:
-    """A run folder as data. A torn line is left out and noted; a run without a round is an error."""
+    """Read a run folder. A line cut off is left out and noted; a run without a finished round is refused."""
     path = Path(folder)
     config, records = read_config(path), read_records(path)
     said = f"the last line of {str(path / 'records.jsonl')!r} was cut off and is left out"
@@ -95,7 +101,7 @@ def load_run(folder: Path | str) -> RunData:
     unknown = (
         []
         if environment
-        else [f"{str(path)!r} has no readable environment.json; what it ran on is not known"]
+        else [f"{str(path)!r} has no readable environment.json, so it is not known what it ran on"]
     )
     return RunData(
         path=path,
@@ -112,16 +118,16 @@ def load_run(folder: Path | str) -> RunData:
 
 
 def load_runs(folders: Iterable[Path | str]) -> list[RunData]:
-    """Several run folders, each once."""
+    """Read several run folders, each only once."""
     distinct = {Path(folder).resolve(): folder for folder in reversed(list(folders))}
     return [load_run(folder) for folder in reversed(distinct.values())]
 
 
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
-    """Runs put together that differ in their seed only, in the order in which the groups first appear.
+    """Put together the runs that differ only in their seed; groups are in the order of their first runs.
 
-    A group is called by its strategy; where that does not tell groups apart, by the settings that differ as
-    well. Of two runs with the same settings and seed the longer one is kept.
+    A group is named after its strategy, followed by the settings that differ if two groups would have the
+    same name. Of two runs with the same settings and seed, the longer one is kept.
     """
     kept: dict[tuple[Identity, int], RunData] = {}
     for run in runs:
@@ -132,7 +138,7 @@ def group_runs(runs: Sequence[RunData]) -> list[Group]:
 
 
 def series_along(runs: Sequence[RunData], key: str) -> list[Group]:
-    """Runs put together that differ in their seed and in one setting only, and called by neither."""
+    """Put together the runs that differ only in their seed and in one setting; names mention neither."""
     return _groups(runs, (key,))
 
 
@@ -154,7 +160,7 @@ def _groups(runs: Sequence[RunData], ignoring: tuple[str, ...]) -> list[Group]:
 
 
 def repeated(runs: Sequence[RunData], groups: Sequence[Group]) -> list[str]:
-    """A note for every run that a group does not use because another one is the same."""
+    """A note for every run that is left out because another one has the same settings and seed."""
     used = {id(run) for group in groups for run in group.runs}
     return [
         f"{run.label!r} repeats another run (same settings, same seed) and is left out"
@@ -163,8 +169,21 @@ def repeated(runs: Sequence[RunData], groups: Sequence[Group]) -> list[str]:
     ]
 
 
+def different_worlds(groups: Sequence[Group]) -> list[str]:
+    """A note that says in which settings the worlds of groups differ; none if all share one world."""
+    told = []
+    for key in sorted({key for group in groups for key, _ in group.world}):
+        labels: dict[str, list[str]] = {}
+        for group in groups:
+            labels.setdefault(dict(group.world).get(key, "none"), []).append(group.label)
+        if len(labels) > 1:
+            each = ", ".join(f"{value} ({', '.join(names)})" for value, names in labels.items())
+            told.append(f"{key} is {each}")
+    return [f"runs in different worlds are not compared with each other: {'; '.join(told)}"] if told else []
+
+
 def differences(runs: Sequence[RunData]) -> dict[str, list[Any]]:
-    """The settings in which runs differ, each with its value in every run; None where a run has none."""
+    """The settings in which runs differ, with the value in each run; None if a run does not have it."""
     all_settings = [run.settings for run in runs]
     keys = dict.fromkeys(key for settings in all_settings for key in settings)
     table = {key: [settings.get(key) for settings in all_settings] for key in keys}
@@ -172,7 +191,7 @@ def differences(runs: Sequence[RunData]) -> dict[str, list[Any]]:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings with dotted names.
+    """Nested settings as one level, with dotted names.
 
     >>> flat({"seed": 1, "data": {"gamma": 40.0}})
     {'seed': 1, 'data.gamma': 40.0}
@@ -184,7 +203,29 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _identity(run: RunData, ignoring: tuple[str, ...]) -> Identity:
-    return tuple((key, repr(value)) for key, value in sorted(run.settings.items()) if _matters(key, ignoring))
+    settings = _defaults() | {key: _plain(value) for key, value in run.settings.items()}
+    return tuple((key, value) for key, value in sorted(settings.items()) if _matters(key, ignoring))
+
+
+def _world(run: RunData) -> dict[str, str]:
+    """The settings of a run's world. Those that its version did not have yet are at their defaults."""
+    settings = _defaults() | {key: _plain(value) for key, value in run.settings.items()}
+    return {key: value for key, value in settings.items() if _in_world(key) and key not in IRRELEVANT}
+
+
+def _in_world(key: str) -> bool:
+    return key.startswith(WORLD) or key in WORLD_KEYS
+
+
+@cache
+def _defaults() -> dict[str, str]:
+    """What a run did that is older than a setting, for all settings but the strategy's."""
+    return {key: _plain(value) for key, value, _ in keys() if not key.startswith("strategy.")}
+
+
+def _plain(value: Any) -> str:
+    """A value as text, the same whether it is a default or was read from TOML."""
+    return "none" if value is None else str(list(value) if isinstance(value, tuple) else value)
 
 
 def _matters(key: str, ignoring: tuple[str, ...]) -> bool:
@@ -193,7 +234,8 @@ def _matters(key: str, ignoring: tuple[str, ...]) -> bool:
 
 def _group_label(run: RunData, firsts: Sequence[RunData], ignoring: tuple[str, ...]) -> str:
     within = differences([other for other in firsts if other.strategy == run.strategy])
-    across = [key for key in differences(firsts) if key.startswith(WORLD)]
+    worlds = [_world(other) for other in firsts]
+    across = [key for key in worlds[0] if any(world.get(key) != worlds[0][key] for world in worlds)]
     telling = [key for key in dict.fromkeys([*within, *across]) if _matters(key, ignoring)]
     settings = run.settings
     said = ", ".join(f"{key.split('.')[-1]}={_short(settings[key])}" for key in telling if key in settings)

@@ -1,4 +1,4 @@
-"""How a data set is shared out: the classes that each client holds, as a picture."""
+"""A picture of how a data set is shared out: which classes each client has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def label_distribution(counts: Integers, title: str) -> Figure:
-    """`counts` is (clients, classes): how many examples of each class every client has, drawn as a map."""
+    """Draw a map of `counts`, which has a row for each client and a column for each class."""
     clients, classes = counts.shape
     figure, (axes,) = new_figure(height=min(8.0, max(2.6, classes * 0.16)))
     image = axes.imshow(counts.T, aspect="auto", cmap="cividis", interpolation="nearest", origin="lower")

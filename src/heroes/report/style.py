@@ -1,7 +1,7 @@
-"""How figures look, are made and saved: one colour-blind-safe colour per strategy. The door to matplotlib.
+"""How figures are made, styled and saved, with one colour for each strategy. Only here is matplotlib set up.
 
-Figures are made as objects; pyplot and its global state are not used. matplotlib is loaded when the first
-figure is made.
+Colours are safe for the colour-blind. pyplot, which has global state, is not used. matplotlib is loaded when
+the first figure is made.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[repo
 
 
 def look(strategy: str) -> tuple[str, str]:
-    """Colour and marker of a strategy, the same in every figure; a spare look for one without its own."""
+    """The colour and marker of a strategy, the same in every figure; spare ones if it has none."""
     known = registry.look(strategy)
     if known is not None:
         return known
@@ -51,7 +51,7 @@ def marker(strategy: str) -> str:
 
 
 def dashes(group: Group) -> str:
-    """Variants of a strategy share its colour and differ in their lines."""
+    """The line style of a group; variants of a strategy share its colour but not its lines."""
     return DASHES[group.variant % len(DASHES)]
 
 
@@ -71,7 +71,7 @@ def new_figure(height: float = 3.4, rows: int = 1, columns: int = 1) -> tuple[Fi
 
 
 def words(text: str, most: int = LONGEST_LABEL) -> str:
-    """Text for a figure, whoever wrote it: shortened, not read as mathematics, shown in legends.
+    """Make any text safe for a figure: shortened, not read as mathematics, not hidden from legends.
 
     >>> words("$x^$"), words("_mine")
     ('\\\\$x^\\\\$', ' _mine')
@@ -81,7 +81,7 @@ def words(text: str, most: int = LONGEST_LABEL) -> str:
 
 
 def dress(axes: Axes, title: str, x: str, y: str, *, grid: bool = True) -> None:
-    """Title, labels with units, and a quiet frame."""
+    """Give axes a title, labels and a light frame."""
     axes.set_title(words(title, LONGEST_TITLE), fontsize=11, loc="left")
     axes.set_xlabel(words(x))
     axes.set_ylabel(words(y))
@@ -92,14 +92,14 @@ def dress(axes: Axes, title: str, x: str, y: str, *, grid: bool = True) -> None:
 
 
 def whole_numbers(axis: XAxis) -> None:
-    """Ticks at whole numbers only."""
+    """Put ticks at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """A legend below the figure, where it hides nothing."""
+    """Put a legend below the figure, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0)
     columns = 1 if longest > 34 else 2 if longest > 16 else 3
@@ -115,7 +115,7 @@ def legend(figure: Figure, axes: Axes) -> None:
 
 
 def as_bytes(figure: Figure, kind: str) -> bytes:
-    """The figure as the content of an svg or png file; the same figure gives the same bytes."""
+    """The content of an svg or png file of the figure; the same figure gives the same bytes."""
     import matplotlib
 
     content = io.BytesIO()

@@ -1,4 +1,4 @@
-"""A run in a dozen numbers."""
+"""A run, summed up in about a dozen numbers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run came to. Seconds are its clock's; scores are the complete model's on the test set.
+    """What a run came to. Seconds are those of its clock; scores are of the complete model on test data.
 
-    `score` is the value of the main metric.
+    `score` is by the main metric.
     """
 
     rounds: int
@@ -28,23 +28,24 @@ class Summary:
     round_seconds: float | None  # mean over rounds
     metric: str
     lower_is_better: bool
-    score: float | None  # last measured
-    best_score: float | None
+    score: float | None  # of the last test, on the whole test set if the run is finished
+    best_score: float | None  # of all tests
     best_round: int | None
-    scores: dict[str, float]  # last measured, of all metrics
-    score_by_width: dict[int, float]
+    scores: dict[str, float]  # like `score`, by every metric
+    score_by_width: dict[int, float]  # at the end of the run
+    untrained: tuple[int, ...]  # the widths of these that no client ever trained
     loss: float | None
     counter_variance: float | None
     missing: dict[str, int]  # lost updates by cause
-    repeated: int  # attempts at rounds that too few answered
-    epsilon: float | None  # privacy spent, if `noise` is not drawn from the seed
-    stopped: str | None  # None: the run did not finish
-    clock: str = "virtual"  # what seconds are
+    repeated: int  # attempts at rounds that too few clients answered
+    epsilon: float | None  # privacy spent; only a study's if `noise` comes from the seed
+    stopped: str | None  # why the run ended; None: it is not finished
+    clock: str = "virtual"  # or wall: which time seconds are
     noise: str | None = None
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Summary:
-        """Sum up the rounds of a run, which may be none."""
+        """Sum up the rounds of a run, if it has any."""
         metric = Metric.of(rows)
         scored = [row for row in rows if metric.name in row.scores]
         best = metric.best([row.scores[metric.name] for row in scored])
@@ -57,11 +58,12 @@ class Summary:
             round_seconds=_mean([row.duration for row in rows]),
             metric=metric.name,
             lower_is_better=metric.lower_is_better,
-            score=scored[-1].scores[metric.name] if scored else None,
+            score=final_score(rows),
             best_score=best,
             best_round=next((row.round for row in scored if row.scores[metric.name] == best), None),
-            scores=dict(scored[-1].scores) if scored else {},
+            scores=dict(scored[-1].final_scores) if scored else {},
             score_by_width=last.score_by_width,
+            untrained=untrained(rows),
             loss=last.loss,
             counter_variance=_number(last.facts.get("counter_variance")),
             missing=dict(sum((_lost(row) for row in rows), Counter())),
@@ -74,7 +76,7 @@ class Summary:
 
     @property
     def accuracy(self) -> float | None:
-        """The accuracy last measured, None in a run that does not measure it."""
+        """The accuracy at the last test; None if the run does not measure it."""
         return self.scores.get("accuracy")
 
     def lines(self) -> list[tuple[str, str]]:
@@ -86,9 +88,9 @@ class Summary:
         best = metric.text(self.best_score) + (
             "" if self.best_round is None else f" in round {self.best_round}"
         )
-        widths = ", ".join(
-            f"{width}: {metric.text(value)}" for width, value in sorted(self.score_by_width.items())
-        )
+        shown = {width: metric.text(value) for width, value in sorted(self.score_by_width.items())}
+        shown |= {width: f"untrained ({shown[width]})" for width in self.untrained if width in shown}
+        widths = ", ".join(f"{width}: {text}" for width, text in shown.items())
         others = {
             name: Metric(name).text(value) for name, value in self.scores.items() if name != self.metric
         }
@@ -121,7 +123,7 @@ class Summary:
         return "\n".join(printable(f"{name + ':':<15}{text}") for name, text in self.lines())
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values; in a run that goes by accuracy its scores have that name as well."""
+        """As plain values. If accuracy is the main metric, the scores have that name as well."""
         values = asdict(self)
         if self.metric == "accuracy":
             values["accuracy"] = self.score
@@ -133,13 +135,27 @@ class Summary:
 _NOTHING = RoundRecord(0, 0.0, 0.0, 0.0, 0, 0, 0, 0.0, None, (), ())
 
 
+def final_score(rows: Sequence[RoundRecord]) -> float | None:
+    """The main metric at the last test; None if there was no test."""
+    name = Metric.of(rows).name
+    scored = [row for row in rows if name in row.scores]
+    return scored[-1].final_scores.get(name) if scored else None
+
+
+def untrained(rows: Sequence[RoundRecord]) -> tuple[int, ...]:
+    """The widths that the final model was tested at and that no client was ever given to train."""
+    trained = {client.width for row in rows for client in row.clients}
+    tested = rows[-1].scores_by_width if rows else {}
+    return tuple(sorted(set(tested) - trained)) if trained else ()
+
+
 def _lost(row: RoundRecord) -> Counter[str]:
-    """Lost updates by cause; by reason in records that name no causes."""
+    """Lost updates by cause; by reason in old records, which have no causes."""
     return Counter(row.lost) if row.lost else Counter(lost.reason for lost in row.missing)
 
 
 def _number(value: object) -> float | None:
-    """What a strategy may say of itself, if it is a number."""
+    """A fact that a strategy recorded, if it is a number."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 

@@ -1,4 +1,4 @@
-"""A table as plain text, for whoever prints it."""
+"""A table of text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST_CELL = 200  # characters
 
 @dataclass(frozen=True)
 class Table:
-    """A title, a header and rows of text, the first column naming the row; `note` stands below."""
+    """A title, a header, rows whose first cell names them, and a note below."""
 
     title: str
     header: tuple[str, ...]
@@ -19,7 +19,7 @@ class Table:
     note: str = ""
 
     def lines(self) -> list[str]:
-        """The table in columns: the first to the left, the others to the right.
+        """The table as lines of text: the first column is aligned left, the others right.
 
         >>> print("\\n".join(Table("Waiting", ("", "s"), (("heroes", "0.5"), ("fedavg", "11.0"))).lines()))
         Waiting

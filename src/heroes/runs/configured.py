@@ -29,7 +29,7 @@ MAY_CHANGE = (
     "checkpoint.",
 )
 """What may be different when a run goes on: when it ends, who carries it and how it is watched."""
-MAY_NOT = ("engine.clock", "evaluation.average")
+MAY_NOT = ("engine.clock", "evaluation.average", "evaluation.sample")
 _COUNT = re.compile(r"# all (\d{1,6}) settings of this run\n")
 _FIRST_VERSION = {
     "": "task seed",

@@ -155,8 +155,8 @@ def resume(
         before, done = of_folder(path, own), rounds_on_record(path)
         with assembled(config, opener, own, on_progress) as federation:
             state = last_state(path, federation, before, config, done)
-            origins = own.origins(config)
-            if done and state.round == len(done) and (reason := stop_rule(config).reason(done[-1])):
+            origins, rule = own.origins(config), stop_rule(config)
+            if done and state.round == len(done) and (reason := rule.reason(done[-1], done[:-1])):
                 return _finished(federation, config, path, origins, state, reason)
             federation = counting_again(federation, path, done, state.round)
             text = None if before == config else configured.text(config)
@@ -221,7 +221,7 @@ def _train(
         with audience.during(
             dict(flat(config.model_dump())), folder.path if folder else None, before
         ) as told:
-            for step in _steps(federation, config, state):
+            for step in _steps(federation, config, state, before):
                 with finishing_first():
                     state, record = step
                     if folder is None:
@@ -244,9 +244,11 @@ def _train(
     return Run(config, state, federation, folder.path if folder else None, tuple(records))
 
 
-def _steps(federation: Federation, config: Config, after: ServerState[Any] | None) -> Iterator[rounds.Step]:
+def _steps(
+    federation: Federation, config: Config, after: ServerState[Any] | None, done: Sequence[RoundRecord]
+) -> Iterator[rounds.Step]:
     """The rounds of a run, from the beginning or after some."""
-    e = config.evaluation
+    e, stop = config.evaluation, stop_rule(config)
     return rounds.run(
-        federation, stop_rule(config), evaluate_every=e.every, every_width=e.every_width, after=after
+        federation, stop, evaluate_every=e.every, every_width=e.every_width, after=after, done=done
     )

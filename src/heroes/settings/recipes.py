@@ -33,7 +33,8 @@ def cifar10(*, rounds: int | None = None, seed: int = 0, strategy: str | None = 
         "model.name": "cnn",
         "training.learning_rate": 0.03,
         "training.weight_decay": 5e-4,
-        "evaluation.every": 5,
+        "evaluation.every": 2,
+        "evaluation.sample": 2500,
     }
     return _experiment("cifar10", settings, rounds, seed, strategy)
 
@@ -46,7 +47,8 @@ def imagenet100(*, rounds: int | None = None, seed: int = 0, strategy: str | Non
         "model.name": "resnet18",
         "training.learning_rate": 0.05,
         "training.weight_decay": 5e-4,
-        "evaluation.every": 10,
+        "evaluation.every": 2,
+        "evaluation.sample": 1000,
         "evaluation.batch_size": 100,
     }
     return _experiment("imagenet100", settings, rounds, seed, strategy)
@@ -66,7 +68,8 @@ def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: str | Non
         "training.clip": 1.0,
         "exchange.up_bits": 8,  # in 32 bits wide slices on slow links had no time to train at all
         "exchange.down_bits": 8,
-        "evaluation.every": 5,
+        "evaluation.every": 2,
+        "evaluation.sample": 2000,
     }
     return _experiment("shakespeare", settings, rounds, seed, strategy)
 

@@ -23,9 +23,9 @@ class FederationConfig(Section):
     traffic_budget: Positive | None = None
     """stop after this many megabytes, both ways"""
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
-    """stop when the complete model reaches this test accuracy (0 to 1)"""
+    """stop when the mean of the complete model's last three test accuracies reaches this (0 to 1)"""
     target: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """stop when the complete model's main metric reaches this: at least, or at most where lower is better"""
+    """stop when the mean of the last three tests by the main metric is at this or better"""
     target_loss: Positive | None = None
     """stop when the clients' mean training loss falls to this"""
     sampler: str = "uniform"
@@ -345,6 +345,10 @@ class EvaluationConfig(Section):
 
     every: Whole = 1
     """test the complete model every so many rounds"""
+    sample: Whole | None = None
+    """test on this many test examples during the run, drawn by the seed, and on all of them in the end; none:
+    always on all
+    """
     batch_size: Whole = 500
     """examples at a time"""
     every_width: bool = True

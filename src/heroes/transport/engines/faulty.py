@@ -46,8 +46,8 @@ class FaultyEngine:
                 update = replace(update, tensors=self._hostile(update.tensors, sent.pop(update.client), rng))
             yield spoilt(update, rng) if self.faults.draw(assignment) == "garbage" else update
 
-    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
-        return self.engine.score(tensors, width)
+    def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
+        return self.engine.score(tensors, width, sample=True) if sample else self.engine.score(tensors, width)
 
     def present(self) -> Mask | None:
         return self.engine.present()

@@ -25,12 +25,12 @@ class Scoring:
         self.data = data
         self.batch_size = batch_size
 
-    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+    def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
         def found() -> Score:
             with one_thread(), testing():
                 trainer = self.trainer
                 model, objective = trainer.loaded(tensors, width), trainer.settings.objective
-                return evaluate(model, self.data.test, self.batch_size, trainer.device, objective)
+                return evaluate(model, self.data.tested(sample), self.batch_size, trainer.device, objective)
 
         return found
 
@@ -83,7 +83,7 @@ class FunctionEngine:
             if update is not None:
                 yield update
 
-    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
+    def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
         return partial(self.judge, tensors, width)
 
     def present(self) -> None:

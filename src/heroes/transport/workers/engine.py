@@ -39,12 +39,14 @@ class _Test:
 
     tensors: Tensors
     width: int
+    sample: bool
     left: list[list[int]]
     found: dict[int, Tally] = field(default_factory=dict)
     error: str = ""
 
     def frame(self, part: list[int]) -> Frame:
-        return Frame({"width": self.width, "chunks": part}, {}, self.tensors)
+        header = {"width": self.width, "chunks": part, "sample": self.sample}
+        return Frame(header, {}, self.tensors)
 
     def note(self, part: list[int], answer: Frame | str) -> None:
         if isinstance(answer, str):
@@ -83,7 +85,7 @@ class WorkerEngine:
         objective: Objective,
     ) -> None:
         self._workers = workers
-        self._chunks = list(chunks(data.test, batch_size))
+        self._data, self._batch_size = data, batch_size
         self.cost = cost
         self.objective = objective
         self._tests: list[_Test] = []  # begun, and not asked for yet
@@ -114,9 +116,10 @@ class WorkerEngine:
                         else _update(plan[place], answer)
                     )
 
-    def score(self, tensors: Tensors, width: int) -> Callable[[], Score]:
-        parts = min(len(self._chunks), _PARTS * self._workers.size)
-        test = _Test(tensors, width, [self._chunks[n::parts] for n in range(parts)])
+    def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
+        counted = list(chunks(self._data.tested(sample), self._batch_size))
+        parts = min(len(counted), _PARTS * self._workers.size)
+        test = _Test(tensors, width, sample, [counted[n::parts] for n in range(parts)])
         self._tests.append(test)
         return partial(self._finish, test)
 

@@ -76,10 +76,9 @@ def answer(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
 def _scored(setup: Setup, trainer: Trainer, frame: Frame) -> Frame:
     try:
         model = trainer.loaded(frame.common or {}, frame.header["width"])
+        examples = setup.data.tested(frame.header["sample"])
         tallies = {
-            chunk: tally(
-                model, setup.data.test, chunk, setup.batch_size, setup.device, setup.settings.objective
-            )
+            chunk: tally(model, examples, chunk, setup.batch_size, setup.device, setup.settings.objective)
             for chunk in frame.header["chunks"]
         }
     except Exception as error:  # the user's model, loss and metrics can fail in any way
