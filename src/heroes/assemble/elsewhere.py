@@ -17,6 +17,7 @@ _STREAMS = (
     ("fleet", "devices"),
     ("fleet", "speeds"),
     ("data", "test"),
+    ("validation",),
     ("shakespeare", "roles"),
 )
 
