@@ -15,8 +15,8 @@ from heroes.messages import Integers
 def held_out(data: Dataset, share: float, rng: np.random.Generator) -> tuple[Integers, Integers]:
     """The training examples that remain and those that are held out, by their numbers.
 
-    Where it is known who made each example, everyone's last ones are held out, since examples of one maker may
-    overlap, as windows of a text do. Else they are drawn, equally many of every class where there are classes.
+    Where it is known who made each example, everyone's last ones are held out, since examples of one maker
+    may overlap, as windows of a text do. Else they are drawn, the same part of every class if there are any.
     """
     train = data.train
     if data.owners is not None:
@@ -59,8 +59,8 @@ def _split(groups: Shares, share: float, rng: np.random.Generator | None) -> tup
     parts = [groups[n] if rng is None else rng.permutation(groups[n]) for n in range(len(groups))]
     if not sum(counts):
         raise DataError(
-            f"data.validation is {share:g}: of {len(groups.order)} training examples that leaves none to test "
-            "on; use a larger share"
+            f"data.validation is {share:g}: of {len(groups.order)} training examples that leaves none to "
+            "test on; use a larger share"
         )
     pairs = list(zip(parts, counts, strict=True))
     held = np.concatenate([part[len(part) - count :] for part, count in pairs])

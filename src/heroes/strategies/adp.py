@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import model_validator
@@ -59,8 +59,6 @@ class Adp(Strategy):
 
     colour = "#E69F00"
     marker = "D"
-    # of the rates 0.02, 0.05, 0.1 and 0.2; its rounds are short, since it settles on one or two local steps
-    tuned: ClassVar = {"digits": {"training.learning_rate": 0.05, "federation.rounds": 120}}
 
     @model_validator(mode="after")
     def _tau_in_order(self) -> Self:

@@ -7,7 +7,7 @@ training), and `label_split` averages each row of the classifier only over clien
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from heroes.messages import Assignment, Cohort, Integers, Update
 from heroes.slices.cuts import Part, Slice
@@ -31,7 +31,6 @@ class HeteroFL(SameTau):
 
     colour = "#009E73"
     marker = "^"
-    tuned: ClassVar = {task: {"strategy.tau": 20} for task in ("cifar10", "imagenet100", "shakespeare")}
 
     def duties(self, probes: int) -> Duties:
         from heroes.client.extras import LABELS
