@@ -109,7 +109,7 @@ def test_whoever_has_the_keys_but_not_the_seed_holds_the_same_out() -> None:
 
 
 def test_what_cannot_be_held_out_is_said() -> None:
-    with pytest.raises(DataError, match="is 0.001: of 50 training examples that leaves none"):
+    with pytest.raises(DataError, match=r"is 0\.001: of 50 training examples that leaves none"):
         federated(config(5, validation=0.001), Dataset(examples([0, 1] * 25), UNTOUCHED), 0)
     there = FederatedData(examples([0, 1]), UNTOUCHED, WholeShares(3, 2))
     with pytest.raises(DataError, match="stay on the clients' machines"):

@@ -148,6 +148,8 @@ def _run_all(planned: list[Planned], jobs: int, overwrite: bool, quiet: bool) ->
     with status("setting up", quiet):
         from heroes.runs.running import run
     for job in todo:
+        if job.variant and not quiet:
+            err_console.print(job.name, markup=False, soft_wrap=True)
         with rounds_in_progress(job.config, quiet) as watching:
             run(job.config, out=job.folder, overwrite=True, **watching._asdict())
 

@@ -37,14 +37,10 @@ _TRIALS = (
     "evaluation.every_width=false",
     "engine.name=in_process",
 )
-Budget = Annotated[
-    float | None,
-    typer.Option(metavar="SECONDS", help="Virtual seconds of a trial: the experiment's, or 100."),
-]
+_HOW_LONG = "Virtual seconds of a trial; by default the experiment's, or 100."
+Budget = Annotated[float | None, typer.Option(metavar="SECONDS", help=_HOW_LONG)]
 Out = Annotated[Path | None, typer.Option(help="Where results go; by default runs/tune-EXPERIMENT.")]
-Runs = Annotated[
-    Path | None, typer.Option(help="Where run folders go; by default trials/ beside the results.")
-]
+Runs = Annotated[Path | None, typer.Option(help="Where run folders go; by default trials/ in there.")]
 Seeds = Annotated[str, typer.Option(help="The seeds of each trial; do not report runs with them.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Trials at the same time, each in one thread.")]
 
@@ -70,11 +66,11 @@ def tune_command(
     search = Search(bases, parse_grid(grid or []), Book(out / f"{task}.jsonl"), _seeds(seeds))
     if search.book.torn:
         note(f"the last line of {search.book.path} was cut off; its trial is made again")
+    search.check()
+    out.mkdir(parents=True, exist_ok=True)  # before anything that takes long
     command = shlex.join(["heroes", *sys.argv[1:]])
-    with (
-        _going_on(command, search.book),
-        _Making(search, runs or out / "trials", jobs, quiet).shown() as making,
-    ):
+    making = _Making(search, runs or out / "trials", jobs, quiet)
+    with _going_on(command, search.book), making.shown():
         search.run(making.make_all)
     _tell(search, out / task, command, as_json)
 
@@ -93,13 +89,9 @@ def _bases(
         bases[name] = config
     first = next(iter(bases.values()))
     if not first.data.validation:
-        raise ConfigError(
-            "data.validation is 0: trials would be scored on the test set; use 0.1, or leave it"
-        )
+        raise ConfigError("data.validation is 0: trials would be scored on the test set; use 0.1, say")
     if launch.size() > 1 or first.engine.name in ("mpi", "flower"):
-        raise ConfigError(
-            "heroes tune does not run under MPI or Flower; --jobs says how many trials run at once"
-        )
+        raise ConfigError("heroes tune does not run under MPI or Flower; --jobs says how many run at once")
     return bases
 
 
@@ -117,6 +109,17 @@ def _going_on(command: str, book: Book) -> Iterator[None]:
         raise click.exceptions.Abort(said) from None
 
 
+@contextmanager
+def _patience(quiet: bool) -> Iterator[None]:
+    """When interrupted, say what is being waited for: the workers end with a whole round."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not quiet:
+            err_console.print("finishing the rounds that are under way")
+        raise
+
+
 @dataclass
 class _Making:
     """Makes the trials of a search in processes, and shows how far it is."""
@@ -128,20 +131,20 @@ class _Making:
     done: int = 0
     began: float = field(default_factory=time.monotonic)
     bar: Progress | None = None
-    task: TaskID = TaskID(0)
+    task: TaskID | None = None
     crew: Workers | None = None
 
     @contextmanager
-    def shown(self) -> Iterator[_Making]:
+    def shown(self) -> Iterator[None]:
         """Inside there are workers, and on a terminal a line that says how far it is."""
-        with workers(self.jobs) as self.crew:
+        with workers(self.jobs) as self.crew, _patience(self.quiet):
             if self.quiet or not err_console.is_terminal:
-                yield self
+                yield
                 return
             columns = (BarColumn(bar_width=12), MofNCompleteColumn(), TextColumn("{task.fields[line]}"))
             with Progress(*columns, console=err_console) as self.bar:
                 self.task = self.bar.add_task("", total=None, line="setting up")
-                yield self
+                yield
 
     def make_all(self, trials: Sequence[Trial], later: int) -> None:
         """Make a stage's trials; those whose folder has a finished run are only read."""
@@ -160,7 +163,7 @@ class _Making:
         return Planned(trial.config, self.folder / name, label(trial.settings))
 
     def _result(self, trial: Trial, ended: Ended) -> Result:
-        """What a trial came to. One that could not be trained counts as the worst; a mistake ends the search."""
+        """What a trial came to. One that cannot be trained counts as the worst; a mistake ends it all."""
         if ended.failed is not None and ended.exit_code != 1:
             raise HeroesError(f"{trial.strategy} with {label(trial.settings)}: {ended.failed}")
         records = self._planned(trial).folder
@@ -177,7 +180,7 @@ class _Making:
         came = "failed" if result.failed else "no test" if result.score is None else metric.text(result.score)
         tried = f"{result.strategy} {label(result.settings)}, seed {result.seed}: {came}"
         line = f"about {_minutes(left)} left{self._best(result.strategy)}"
-        if self.bar is not None:
+        if self.bar is not None and self.task is not None:
             self.bar.console.print(printable(tried), markup=False, soft_wrap=True)
             self.bar.update(self.task, completed=self.done, total=total, line=line)
         else:
@@ -185,7 +188,9 @@ class _Making:
 
     def _best(self, strategy: str) -> str:
         best = self.search.candidates(strategy)[:1]
-        return f", best {strategy} {best[0].metric.text(best[0].score)}" if best else ""
+        if not best or best[0].score is None:
+            return ""
+        return f", best {strategy} {best[0].metric.text(best[0].score)}"
 
 
 def _minutes(seconds: float) -> str:

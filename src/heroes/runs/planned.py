@@ -39,8 +39,8 @@ class Planned:
         there = parse(read_config(self.folder))
         if other := next(_but_engine(there).differs(_but_engine(self.config)), None):
             raise RunFolderError(
-                f"{str(self.folder)!r} holds a run with other settings ({other}); choose another --out or say "
-                "--overwrite"
+                f"{str(self.folder)!r} holds a run with other settings ({other} differs); choose another "
+                "--out, or say --overwrite where there is that option"
             )
         return True
 

@@ -54,7 +54,7 @@ def combinations(grid: Grid) -> list[Settings]:
 
 
 def varied(config: Config, settings: Settings) -> Config:
-    """The configuration with one combination; an error names the strategy, which may lack a key others have."""
+    """The configuration with one combination; an error names the strategy, which may lack a key."""
     try:
         return config.changed(settings)
     except ConfigError as error:

@@ -113,14 +113,12 @@ class Book:
         for number, line in enumerate(whole, 1):
             try:
                 self.results.append(_RESULT.validate_json(line, strict=True))
-            except (ValidationError, ValueError) as error:
-                why = (
-                    error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "no JSON"}
-                )
+            except ValidationError as error:
+                why = error.errors()[0]
                 place = ".".join(map(str, why["loc"])) or "it"
                 raise RunFolderError(
-                    f"line {number} of {str(self.path)!r} is damaged: {place}: {why['msg']}; take the line out, "
-                    "and its trial is made again"
+                    f"line {number} of {str(self.path)!r} is damaged: {place}: {why['msg']}; take the line "
+                    "out, and its trial is made again"
                 ) from None
         self.torn = tail != ""
         if self.torn:  # its process was killed while it wrote: that trial is not on record
@@ -135,7 +133,7 @@ class Book:
         """Write a result down."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(result), allow_nan=False) + "\n")  # type: ignore[call-overload]
+            file.write(json.dumps(asdict(result), allow_nan=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
         self.results.append(result)
@@ -151,8 +149,8 @@ class Book:
             for key in before | after:
                 if before.get(key) != after.get(key):
                     raise RunFolderError(
-                        f"{str(self.path)!r} holds trials of {result.strategy} with {_told(key, before)}, but "
-                        f"now it is {_told(key, after)}; choose another --out, or the settings of before"
+                        f"{str(self.path)!r} holds trials of {result.strategy} with {_told(key, before)}, "
+                        f"but now it is {_told(key, after)}; choose another --out, or the settings of before"
                     )
 
 

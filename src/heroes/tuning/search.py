@@ -9,9 +9,9 @@ from statistics import fmean
 from heroes.report.metrics import Metric
 from heroes.settings.config import Config
 from heroes.settings.tuned_files import Settings
-from heroes.tuning.grids import Grid, varied
+from heroes.tuning.grids import Grid, combinations, varied
 from heroes.tuning.results import Book, Result, Trial
-from heroes.tuning.stages import RATE, Stage, crossed, staged, step_limits, tau_key
+from heroes.tuning.stages import RATE, TAUS, Stage, crossed, staged, step_limits, tau_key
 
 SEEDS = (100, 101)  # for tuning only: what is reported is run with others
 MakeAll = Callable[[Sequence[Trial], int], None]
@@ -62,9 +62,17 @@ class Search:
     seeds: Sequence[int] = SEEDS
     tried: dict[str, list[Settings]] = field(default_factory=dict)
 
+    def check(self) -> None:
+        """Raise an error if a strategy cannot take what it is to try, or the book is about something else."""
+        self.book.refuse_others(self.bases, self.searched())
+        for name, config in self.bases.items():
+            key = tau_key(config)
+            ahead = combinations(self.grid or ({key: TAUS} if key else {}))
+            for settings in ahead:
+                self._trial(name, settings, self.seeds[0])
+
     def run(self, make_all: MakeAll) -> None:
         """Make every trial that has no result yet, stage by stage."""
-        self.book.refuse_others(self.bases, self.searched())
         for stage in self._stages():
             trials = [trial for trial in self._trials(stage) if self.book.find(trial) is None]
             make_all(trials, stage.later * len(self.seeds))
@@ -80,7 +88,7 @@ class Search:
         return crossed(self.bases, self.grid) if self.grid else staged(self.bases, self._best_settings)
 
     def _trials(self, stage: Stage) -> list[Trial]:
-        """What a stage asks for, with every seed; strategies take turns, so that none is tuned last."""
+        """What a stage asks for, with every seed; settings that come to the same are tried once."""
         trials: list[Trial] = []
         for name, wanted in stage.tries.items():
             known = self.tried.setdefault(name, [])
@@ -94,8 +102,9 @@ class Search:
     def _trial(self, name: str, settings: Settings, seed: int) -> Trial:
         return Trial(varied(self.bases[name], {**settings, "seed": seed}), settings)
 
-    def _best_settings(self, name: str) -> Settings:
-        return self.candidates(name)[0].settings
+    def _best_settings(self, name: str) -> Settings | None:
+        best = self.candidates(name)[0]
+        return None if best.score is None else best.settings
 
     def candidates(self, name: str) -> list[Candidate]:
         """The settings of a strategy that have all their results, the best first; of equals the first."""

@@ -29,8 +29,8 @@ class Stage:
     later: int = 0
 
 
-Best = Callable[[str], Settings]
-"""the best settings of a strategy so far"""
+Best = Callable[[str], Settings | None]
+"""the best settings of a strategy so far; None if none of them has a score"""
 
 
 def crossed(bases: Mapping[str, Config], grid: Grid) -> Iterator[Stage]:
@@ -52,14 +52,20 @@ def staged(bases: Mapping[str, Config], best: Best) -> Iterator[Stage]:
         }
 
     yield Stage(at_rates(RATES), middle + last)
-    yield Stage(at_rates(beyond(RATES, [best(name)[RATE] for name in bases])), middle + last)
+    yield Stage(at_rates(beyond(RATES, [found[RATE] for found in map(best, bases) if found])), middle + last)
     yield Stage(
-        {name: [{**best(name), key: tau} for tau in TAUS[1:]] for name, key in taus.items() if key}, last
+        {
+            name: [{**found, key: tau} for tau in TAUS[1:]]
+            for name, key in taus.items()
+            if key and (found := best(name))
+        },
+        last,
     )
     yield Stage(
         {
-            name: [{**best(name), f"strategy.{_LIMIT}": word} for word in words]
+            name: [{**found, f"strategy.{_LIMIT}": word} for word in words]
             for name, words in limits.items()
+            if words and (found := best(name))
         }
     )
 

@@ -55,8 +55,8 @@ class Workers:
                     busy[link] = waiting.popleft()
                     planned = busy[link][0]
                     link.send((to_toml(planned.config), str(planned.folder), planned.begun))
-            for link in wait(list(busy)):
-                assert isinstance(link, Connection)
+            answered = wait(list(busy))
+            for link in [each for each in busy if each in answered]:
                 planned, payload = busy.pop(link)
                 yield payload, self._heard(link, planned)
 
