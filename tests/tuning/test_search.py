@@ -34,7 +34,7 @@ def made(found: Search, scores: Scores) -> list[Trial]:
     """Run a search whose trials have these scores, one after every ten seconds; which trials were made."""
     trials: list[Trial] = []
 
-    def make_all(todo: Sequence[Trial], later: int) -> None:
+    def make_all(todo: Sequence[Trial], known: int, later: int) -> None:
         for trial in todo:
             rows = [record(n, score) for n, score in enumerate(scores(trial), 1)]
             found.book.add(result_of(trial, rows, 1.0))

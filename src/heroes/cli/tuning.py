@@ -116,7 +116,7 @@ def _patience(quiet: bool) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if not quiet:
-            err_console.print("finishing the rounds that are under way")
+            err_console.print("finishing the rounds that are under way; Ctrl-C again leaves at once")
         raise
 
 
@@ -129,6 +129,7 @@ class _Making:
     jobs: int
     quiet: bool
     done: int = 0
+    made: int = 0
     began: float = field(default_factory=time.monotonic)
     bar: Progress | None = None
     task: TaskID | None = None
@@ -142,15 +143,18 @@ class _Making:
                 yield
                 return
             columns = (BarColumn(bar_width=12), MofNCompleteColumn(), TextColumn("{task.fields[line]}"))
-            with Progress(*columns, console=err_console) as self.bar:
-                self.task = self.bar.add_task("", total=None, line="setting up")
+            with Progress(*columns, console=err_console, transient=True) as self.bar:
+                self.task = self.bar.add_task("", total=None, line="the first trials are under way")
                 yield
 
-    def make_all(self, trials: Sequence[Trial], later: int) -> None:
+    def make_all(self, trials: Sequence[Trial], known: int, later: int) -> None:
         """Make a stage's trials; those whose folder has a finished run are only read."""
         assert self.crew is not None
+        self.done += known
         todo = [(self._planned(trial), trial) for trial in trials]
         total = self.done + len(todo) + later
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=self.done, total=total)
         finished = [(planned, trial) for planned, trial in todo if planned.done]
         for planned, trial in finished:
             self._keep(result_of(trial, read_records(planned.folder).rows, 0.0), total)
@@ -173,9 +177,10 @@ class _Making:
     def _keep(self, result: Result, total: int) -> None:
         self.search.book.add(result)
         self.done += 1
+        self.made += 1
         if self.quiet:
             return
-        left = (total - self.done) * (time.monotonic() - self.began) / self.done
+        left = (total - self.done) * (time.monotonic() - self.began) / self.made
         metric = Metric(result.metric, result.lower_is_better)
         came = "failed" if result.failed else "no test" if result.score is None else metric.text(result.score)
         tried = f"{result.strategy} {label(result.settings)}, seed {result.seed}: {came}"

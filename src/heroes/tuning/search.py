@@ -14,8 +14,10 @@ from heroes.tuning.results import Book, Result, Trial
 from heroes.tuning.stages import RATE, TAUS, Stage, crossed, staged, step_limits, tau_key
 
 SEEDS = (100, 101)  # for tuning only: what is reported is run with others
-MakeAll = Callable[[Sequence[Trial], int], None]
-"""makes trials and adds their results to the book; hears how many more are expected"""
+MakeAll = Callable[[Sequence[Trial], int, int], None]
+"""makes trials and adds their results to the book; hears how many of this stage are on record already, and how
+many are expected after it
+"""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,9 @@ class Search:
     def run(self, make_all: MakeAll) -> None:
         """Make every trial that has no result yet, stage by stage."""
         for stage in self._stages():
-            trials = [trial for trial in self._trials(stage) if self.book.find(trial) is None]
-            make_all(trials, stage.later * len(self.seeds))
+            trials = self._trials(stage)
+            todo = [trial for trial in trials if self.book.find(trial) is None]
+            make_all(todo, len(trials) - len(todo), stage.later * len(self.seeds))
 
     def searched(self) -> set[str]:
         """The keys that trials differ in."""

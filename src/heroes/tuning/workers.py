@@ -72,11 +72,17 @@ class Workers:
         return ended
 
     def end(self) -> None:
-        """Let the rounds that are under way end, then the processes."""
+        """Let the rounds that are under way end, then the processes; a Ctrl-C ends them at once."""
         self._stop.set()
-        for link, process in self._links.items():
+        for link in self._links:
             link.close()
-            process.join()
+        try:
+            for process in self._links.values():
+                process.join()
+        except KeyboardInterrupt:
+            for process in self._links.values():
+                process.kill()
+            raise
 
 
 @contextmanager
@@ -122,17 +128,18 @@ def _made(text: str, folder: Path, begun: bool, stop: Event) -> Ended:
 
     from heroes.runs.running import resume, run
 
-    def heard(record: RoundRecord) -> None:
+    def leave_if_asked(record: RoundRecord | None = None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
 
     torch.set_num_threads(1)
     began = time.monotonic()
     try:
+        leave_if_asked()
         if begun:
-            resume(folder, on_round=heard)
+            resume(folder, on_round=leave_if_asked)
         else:
-            run(parse(toml_text.loads(text)), out=folder, overwrite=True, on_round=heard)
+            run(parse(toml_text.loads(text)), out=folder, overwrite=True, on_round=leave_if_asked)
     except HeroesError as error:
         return Ended(time.monotonic() - began, str(error), error.exit_code)
     except KeyboardInterrupt:
