@@ -15,8 +15,8 @@ from heroes.tuning.stages import RATE, TAUS, Stage, crossed, staged, step_limits
 
 SEEDS = (100, 101)  # for tuning only: what is reported is run with others
 MakeAll = Callable[[Sequence[Trial], int, int], None]
-"""makes trials and adds their results to the book; hears how many of this stage are on record already, and how
-many are expected after it
+"""makes trials and adds their results to the book; hears how many of this stage are on record already, and
+how many are expected after it
 """
 
 
