@@ -43,6 +43,7 @@ WRONG = {
     "data.minimum_windows": [0],
     "data.roles": [0, "all"],
     "data.test_limit": [0],
+    "data.validation": [-0.1, 1.0, "x"],
     "model.name": [7],
     "model.max_width": [0, 65, "x"],
     "model.rank_ratio": [0, -1.0, float("nan")],

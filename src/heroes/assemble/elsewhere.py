@@ -18,6 +18,7 @@ _STREAMS = (
     ("fleet", "speeds"),
     ("data", "test"),
     ("evaluation", "sample"),
+    ("validation",),
     ("shakespeare", "roles"),
 )
 

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from heroes import plugins, seeds
 from heroes.data import (
     DATASETS,
@@ -20,8 +22,11 @@ from heroes.data import (
     FederatedData,
     Progress,
     Shares,
+    held_out,
+    held_out_of_shares,
     load,
     share_out,
+    tested,
 )
 from heroes.errors import ConfigError, DataError, did_you_mean
 from heroes.fleet import FLEETS, Fleet, FleetKind, read_fleet
@@ -60,8 +65,10 @@ def shared(
     config: Config, data: object, seed: Seed, progress: Progress | None = None
 ) -> FederatedData | None:
     """The user's data, shared out if it is not yet."""
-    if data is None or isinstance(data, FederatedData):
-        return data
+    if data is None:
+        return None
+    if isinstance(data, FederatedData):
+        return _validated(config, data, seed)
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Examples) for part in data):
         data = Dataset(*data)
     if not isinstance(data, Dataset):
@@ -75,24 +82,37 @@ def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | No
     """Share the training examples out as configured; `progress` hears of examples that are not used."""
     name, clients = config.data.partition, config.federation.clients
     named("data.partition", name, PARTITIONS)
-    d = config.data
+    d, rest, test = config.data, np.arange(len(data.train)), data.test
+    if d.validation:
+        rest, held = held_out(data, d.validation, seeds.stream(seed, "validation"))
+        test = data.train.only(tested(held, d.test_limit, seed))
     by_gamma = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
     level = {**by_gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
     shares = share_out(
         name,
-        data.train.targets.numpy(),
+        data.train.targets.numpy()[rest],
         clients,
         seeds.stream(seed, "partition"),
         level,
-        owners=data.owners,
+        owners=None if data.owners is None else data.owners[rest],
         device_of=Fleet(fleet_kind(config), clients, seed).device_of if name == "by_device" else None,
         examples_per_client=d.examples_per_client,
     )
     if progress is not None and isinstance(shares, Shares) and name in KEEPING_PROPORTIONS:
-        used, of = int(shares.starts[-1]), len(data.train)
+        used, of = int(shares.starts[-1]), len(rest)
         if used < _WORTH_A_NOTE * of:
             progress(_left_out(name, used, of), 0, None)
-    return FederatedData(data.train, data.test, shares, len(data.class_names) or None)
+    shares = shares.among(rest) if d.validation else shares
+    return FederatedData(data.train, test, shares, len(data.class_names) or None)
+
+
+def _validated(config: Config, data: FederatedData, seed: Seed) -> FederatedData:
+    """Data that is shared out, tested on what is held out of it if the configuration says so."""
+    share = config.data.validation
+    if not share:
+        return data
+    rest, held = held_out_of_shares(data, share, seeds.stream(seed, "validation"))
+    return replace(rest, test=data.train.only(tested(np.unique(held), config.data.test_limit, seed)))
 
 
 def _left_out(name: str, used: int, of: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,55 +23,26 @@ from heroes.report import (
     compare,
     comparison_pictures,
     load_runs,
-    read_config,
-    read_records,
     save_figure,
     write_page,
     write_whole,
 )
-from heroes.settings.config import Config, parse, to_toml
-from heroes.settings.sections import EngineConfig
+from heroes.runs.planned import Planned
+from heroes.settings.config import to_toml
+from heroes.settings.tuned_files import Settings
 from heroes.strategies import registry
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of a comparison: what to run, and where it goes."""
-
-    config: Config
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        return f"{self.config.strategy.name}, seed {self.config.seed}"
-
-    @property
-    def done(self) -> bool:
-        """Whether the folder holds this very run, finished; another run there is an error."""
-        if not (self.folder / "config.toml").exists():
-            return False
-        if _but_engine(parse(read_config(self.folder))) != _but_engine(self.config):
-            raise RunFolderError(
-                f"{str(self.folder)!r} holds a run with other settings; choose another --out or say "
-                "--overwrite"
-            )
-        rows = read_records(self.folder).rows
-        return bool(rows) and rows[-1].stopped is not None
-
-
-def _but_engine(config: Config) -> Config:
-    """The configuration without its engine, which does not change the outcome of a run."""
-    return config.model_copy(update={"engine": EngineConfig()})
-
+from heroes.tuning.grids import combinations, label, parse_grid, parts, varied
 
 _WHAT = "An experiment or a TOML file to run, or run folders."
 Things = Annotated[list[str], typer.Argument(metavar="EXPERIMENT | RUN RUN …", help=_WHAT)]
-Strategies = Annotated[str, typer.Option(help="The strategies, with commas between.")]
 Seeds = Annotated[str, typer.Option(help="The seeds, with commas between.")]
 _UNTIL = "Stop each run when the mean of its last three test accuracies reaches this (0 to 1)."
 UntilAccuracy = Annotated[float | None, typer.Option(help=_UNTIL)]
 UntilTime = Annotated[float | None, typer.Option(help="Stop each run after so many seconds of its clock.")]
 UntilTraffic = Annotated[float | None, typer.Option(help="Stop each run after these megabytes.")]
+Tuned = Annotated[
+    Path | None, typer.Option("--settings", help="A file of tuned settings, as heroes tune writes it.")
+]
 Out = Annotated[Path | None, typer.Option(help="The comparison folder; by default runs/compare-EXPERIMENT.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")]
 Targets = Annotated[str | None, typer.Option(help="Scores to reach (accuracy: 0 to 1), with commas between.")]
@@ -82,7 +53,7 @@ Reference = Annotated[str | None, typer.Option(metavar="NAME", help=_WHOSE)]
 @app.command("compare")
 def compare_command(
     things: Things,
-    strategies: Strategies = ",".join(registry.BUILT_IN),
+    strategies: options.Strategies = ",".join(registry.BUILT_IN),
     seeds: Seeds = "0",
     until_accuracy: UntilAccuracy = None,
     until_time: UntilTime = None,
@@ -90,6 +61,8 @@ def compare_command(
     engine: options.Engine = None,
     rounds: options.Rounds = None,
     settings: options.Settings = None,
+    grid: options.Grid = None,
+    tuned: Tuned = None,
     out: Out = None,
     jobs: Jobs = 1,
     targets: Targets = None,
@@ -99,7 +72,7 @@ def compare_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Run strategies side by side and compare them, or compare existing runs; nothing is run twice."""
-    marks = None if targets is None else [_number(text, "--targets") for text in targets.split(",")]
+    marks = None if targets is None else [options.number(text, "--targets") for text in targets.split(",")]
     folders = [Path(thing) for thing in things]
     if not all((folder / "records.jsonl").exists() for folder in folders):
         _refuse_missing(folders)
@@ -110,7 +83,8 @@ def compare_command(
             "federation.time_budget": until_time,
             "federation.traffic_budget": until_traffic,
         }
-        planned = list(_jobs(things[0], strategies, seeds, settings, named, out))
+        asked = _Asked(things[0], settings, named, tuned, out)
+        planned = list(asked.runs(strategies, seeds, combinations(parse_grid(grid or []))))
         _refuse_mpi(planned)
         _run_all(planned, jobs, overwrite, quiet)
         folders = [job.folder for job in planned]
@@ -128,27 +102,34 @@ def _refuse_missing(folders: list[Path]) -> None:
         raise RunFolderError(f"{missing!r} is not a run folder: it has no records.jsonl")
 
 
-def _jobs(
-    experiment: str,
-    strategies: str,
-    seeds: str,
-    settings: list[str] | None,
-    named: Mapping[str, object],
-    out: Path | None,
-) -> Iterator[Job]:
-    for seed in dict.fromkeys(part.strip() for part in seeds.split(",")):
-        for strategy in dict.fromkeys(part.strip() for part in strategies.split(",")):
-            config = options.configuration(
-                experiment,
-                _name(strategy),
-                settings,
-                {**named, "seed": int(_number(seed, "--seeds", whole=True))},
-            )
-            folder = out or Path("runs") / options.folder_name("compare", config.task)
-            yield Job(config, folder / options.folder_name(config.strategy.name, config.seed))
+@dataclass(frozen=True)
+class _Asked:
+    """What all runs of a comparison are made from, and where they go."""
+
+    experiment: str
+    settings: list[str] | None
+    named: Mapping[str, object]
+    tuned: Path | None
+    out: Path | None
+
+    def runs(self, strategies: str, seeds: str, variants: Sequence[Settings]) -> Iterator[Planned]:
+        """Every strategy with every variant and every seed."""
+        names = options.strategy_names(strategies)
+        for seed in dict.fromkeys(part.strip() for part in seeds.split(",")):
+            chosen = {**self.named, "seed": int(options.number(seed, "--seeds", whole=True))}
+            for name in names:
+                for variant in variants:
+                    yield self._run(name, variant, chosen)
+
+    def _run(self, strategy: str, variant: Settings, named: Mapping[str, object]) -> Planned:
+        config = options.configuration(self.experiment, strategy, self.settings, named, self.tuned)
+        config = varied(config, variant)
+        words = [word for part in parts(variant) for word in part]
+        folder = self.out or Path("runs") / options.folder_name("compare", config.task)
+        return Planned(config, folder / options.folder_name(strategy, *words, config.seed), label(variant))
 
 
-def _refuse_mpi(planned: list[Job]) -> None:
+def _refuse_mpi(planned: list[Planned]) -> None:
     if launch.size() > 1 or any(job.config.engine.name == "mpi" for job in planned):
         raise ConfigError(
             "heroes compare does not run under MPI: run each strategy by mpiexec -n 5 heroes run EXPERIMENT "
@@ -156,20 +137,7 @@ def _refuse_mpi(planned: list[Job]) -> None:
         )
 
 
-def _name(strategy: str) -> str:
-    registry.find(strategy, "--strategies")
-    return strategy
-
-
-def _number(text: str, option: str, whole: bool = False) -> float:
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
-        kind = "whole numbers" if whole else "numbers"
-        raise ConfigError(f"{option} has {text!r}; write {kind} with commas between") from None
-
-
-def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> None:
+def _run_all(planned: list[Planned], jobs: int, overwrite: bool, quiet: bool) -> None:
     todo = [job for job in planned if overwrite or not job.done]
     if len(todo) < len(planned) and not quiet:
         err_console.print(f"{len(planned) - len(todo)} of {len(planned)} runs are already done")
@@ -179,15 +147,17 @@ def _run_all(planned: list[Job], jobs: int, overwrite: bool, quiet: bool) -> Non
     with status("setting up", quiet):
         from heroes.runs.running import run
     for job in todo:
+        if job.variant and not quiet:
+            err_console.print(job.name, markup=False, soft_wrap=True)
         with rounds_in_progress(job.config, quiet) as watching:
             run(job.config, out=job.folder, overwrite=True, **watching._asdict())
 
 
-def _run_in_processes(todo: list[Job], jobs: int, quiet: bool) -> None:
+def _run_in_processes(todo: list[Planned], jobs: int, quiet: bool) -> None:
     """Each run as `heroes run` in a process of its own; an interrupt reaches them all."""
     from heroes.transport.workers.pool import cores
 
-    def work(job: Job) -> tuple[int, str] | None:
+    def work(job: Planned) -> tuple[int, str] | None:
         job.folder.mkdir(parents=True, exist_ok=True)
         (job.folder / "planned.toml").write_text(to_toml(job.config), encoding="utf-8")
         command = [sys.executable, "-m", "heroes.cli", "run", str(job.folder / "planned.toml")]

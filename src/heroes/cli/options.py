@@ -10,8 +10,11 @@ from zlib import crc32
 
 import typer
 
+from heroes.errors import ConfigError
+from heroes.settings import tuned_files
 from heroes.settings.config import Config, load, parse_setting
 from heroes.settings.recipes import recipe
+from heroes.strategies import registry
 
 Experiment = Annotated[
     str, typer.Argument(help="An experiment (see `heroes list`) or the path of a TOML file.")
@@ -22,6 +25,11 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change any key; may be repeated."),
 ]
+Strategies = Annotated[str, typer.Option(help="The strategies, with commas between.")]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=A,B,…", help="Try a key at these values; several keys: every combination."),
+]
 Track = Annotated[list[str] | None, typer.Option(help="Who hears of every round: csv, or an installed one.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace a run that the folder already holds.")]
 Quiet = Annotated[bool, typer.Option(help="No progress.")]
@@ -31,9 +39,16 @@ _LONGEST_FOLDER = 120  # bytes of a name; file systems take 255
 
 
 def configuration(
-    experiment: str, strategy: str | None, settings: list[str] | None, named: Mapping[str, Any]
+    experiment: str,
+    strategy: str | None,
+    settings: list[str] | None,
+    named: Mapping[str, Any],
+    tuned: Path | None = None,
 ) -> Config:
-    """The configuration asked for by an experiment or a file, a strategy, `--set` and other options."""
+    """The configuration asked for by an experiment or a file, a strategy, `--set` and other options.
+
+    `tuned` is a file of tuned settings, in place of the experiment's own where it has some.
+    """
     given = dict(parse_setting(text) for text in settings or [])
     strategy = strategy or given.pop("strategy.name", None)
     path = Path(experiment)
@@ -42,6 +57,8 @@ def configuration(
         if path.suffix == ".toml" or path.is_file()
         else recipe(experiment, strategy)
     )
+    if tuned is not None:
+        config = tuned_files.applied(config, tuned, tuned_files.read(tuned))
     return config.changed(given | {key: value for key, value in named.items() if value is not None})
 
 
@@ -57,3 +74,20 @@ def folder_name(*parts: object) -> str:
     safe = re.sub(r"(?:[^\w.-]|\.{2,})+", "-", name).lstrip(".-")
     safe = safe.encode()[:_LONGEST_FOLDER].decode(errors="ignore")
     return safe if safe == name else f"{safe}-{crc32(name.encode(errors='backslashreplace')):08x}"
+
+
+def strategy_names(text: str) -> list[str]:
+    """The strategies in a text with commas between, each once; an error if there is no such strategy."""
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
+        registry.find(name, "--strategies")
+    return names
+
+
+def number(text: str, option: str, whole: bool = False) -> float:
+    """A number of an option that takes several."""
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        kind = "whole numbers" if whole else "numbers"
+        raise ConfigError(f"{option} has {text!r}; write {kind} with commas between") from None

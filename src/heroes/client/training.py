@@ -195,7 +195,10 @@ def _lay_out(module: nn.Module) -> None:
 
 def scaled_layers(module: nn.Module) -> list[nn.Module]:
     """What the scaler scales: the outputs of all convolutions and linear layers but the last."""
-    return [m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))][:-1]
+    layers: list[nn.Module] = [
+        m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))
+    ]
+    return layers[:-1]
 
 
 def scale_activations(module: nn.Module, factor: float) -> None:

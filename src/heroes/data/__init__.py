@@ -7,9 +7,10 @@ from heroes.data.digits import load_digits
 from heroes.data.downloading import Patience
 from heroes.data.examples import DrawnShares, Examples, FederatedData, Shares, WholeShares, from_dataset
 from heroes.data.fetching import Listing, get, listed
-from heroes.data.loading import DATASETS, load
+from heroes.data.loading import DATASETS, load, tested
 from heroes.data.partitions import KEEPING_PROPORTIONS, PARTITIONS, SplitRequest
 from heroes.data.sharing import share_out
+from heroes.data.validation import held_out, held_out_of_shares
 from heroes.data.verifying import Verdict, verify
 
 __all__ = [
@@ -31,9 +32,12 @@ __all__ = [
     "data_directory",
     "from_dataset",
     "get",
+    "held_out",
+    "held_out_of_shares",
     "listed",
     "load",
     "load_digits",
     "share_out",
+    "tested",
     "verify",
 ]

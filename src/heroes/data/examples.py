@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,12 +64,16 @@ class Examples:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def only(self, indices: Integers) -> Examples:
+        """The examples at these indices."""
+        where = torch.from_numpy(indices)
+        return Examples(self.inputs[where], self.targets[where], self.transform)
+
     def drawn(self, count: int, rng: np.random.Generator) -> Examples:
         """So many of the examples, in their order; all of them if there are no more."""
         if count >= len(self):
             return self
-        where = torch.from_numpy(np.sort(rng.choice(len(self), count, replace=False)))
-        return Examples(self.inputs[where], self.targets[where], self.transform)
+        return self.only(np.sort(rng.choice(len(self), count, replace=False)))
 
     def batch(
         self, indices: Integers, device: torch.device, rng: np.random.Generator | None = None
@@ -104,6 +108,10 @@ class Shares:
     def __getitem__(self, client: int) -> Integers:
         return self.order[self.starts[client] : self.starts[client + 1]]
 
+    def among(self, examples: Integers) -> Shares:
+        """The same shares where what was shared out are these examples, and not all from 0 on."""
+        return Shares(examples[self.order], self.starts)
+
 
 @dataclass(frozen=True)
 class DrawnShares:
@@ -122,6 +130,10 @@ class DrawnShares:
 
     def __len__(self) -> int:
         return self.clients
+
+    def among(self, examples: Integers) -> DrawnShares:
+        """The same shares where what is drawn from are these examples, and not all from 0 on."""
+        return replace(self, by_class=self.by_class.among(examples))
 
     def __getitem__(self, client: int) -> Integers:
         rng = seeds.stream(self.seed, range(self.clients)[client])

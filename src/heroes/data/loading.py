@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from heroes import plugins, seeds
 from heroes.data import cifar10, digits, fashion_mnist, imagenet100, mnist, shakespeare
 from heroes.data.datasets import DataOptions, Dataset, Loader
 from heroes.data.examples import Examples
 from heroes.errors import DataError, HeroesError, said
+from heroes.messages import Integers
+from heroes.seeds import Seed
 
 DATASETS: dict[str, Loader] = {
     "digits": digits.load,
@@ -46,9 +50,14 @@ def _loaded(name: str, loader: Loader, options: DataOptions) -> Dataset:
 
 def _limited(test: Examples, options: DataOptions) -> Examples:
     """As many test examples as asked for, drawn by the seed, in their order."""
-    limit = options.test_limit
-    if limit is None or limit >= len(test):
-        return test
+    chosen = tested(np.arange(len(test)), options.test_limit, options.seed)
+    return test if len(chosen) == len(test) else test.only(chosen)
+
+
+def tested(there: Integers, limit: int | None, seed: Seed) -> Integers:
+    """Which of these examples are tested on: all, or as many as the limit, drawn by the seed."""
+    if limit is None or limit >= len(there):
+        return there
     if limit < 1:
         raise DataError(f"the limit of test examples is {limit}; it must be at least 1")
-    return test.drawn(limit, seeds.stream(options.seed, "data", "test"))
+    return there[np.sort(seeds.stream(seed, "data", "test").choice(len(there), limit, replace=False))]

@@ -98,7 +98,7 @@ class Config(Section):
 
     def differs(self, other: Config) -> Iterator[str]:
         """The keys that have another value in the other configuration."""
-        mine, theirs = (dict(_flat(config.model_dump(mode="python"))) for config in (self, other))
+        mine, theirs = (dict(flat(config.model_dump(mode="python"))) for config in (self, other))
         return (key for key in mine | theirs if mine.get(key) != theirs.get(key))
 
 
@@ -148,10 +148,11 @@ def _disagreements(config: Config) -> Iterator[str]:
         yield f"{noise} cannot protect {told}"
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings one by one, with dotted names."""
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
 
@@ -174,7 +175,7 @@ def parse(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Co
     if details:
         known = [key for key, *_ in keys(kind)]
         raise ConfigError("; ".join(sentences(details, tree, known, tuple(Config.model_fields))))
-    for key, value in _flat(config.model_dump(mode="python")):
+    for key, value in flat(config.model_dump(mode="python")):
         if any(not _writable(text) for text in (value if isinstance(value, tuple) else (value,))):
             raise ConfigError(f"{key} is {value!r}: it should be text that can be written as UTF-8")
     return config
@@ -236,11 +237,11 @@ def parse_setting(text: str) -> tuple[str, Any]:
 def to_toml(config: Config) -> str:
     """The configuration as TOML, every key written out; one that is not set is "none"."""
     tree = config.model_dump(mode="python")
-    lines = [f"{key} = {_toml(value)}" for key, value in tree.items() if not isinstance(value, dict)]
+    lines = [f"{key} = {written(value)}" for key, value in tree.items() if not isinstance(value, dict)]
     for section, values in tree.items():
         if isinstance(values, dict):
             lines += ["", f"[{section}]"]
-            lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
+            lines += [f"{key} = {written(value)}" for key, value in values.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -266,22 +267,27 @@ def _in_one_line(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-def _choices(annotation: Any) -> str:
-    """The words or numbers that a key may have, if they are limited."""
-    named = [
+def choices(annotation: Any) -> list[Any]:
+    """The words or numbers that a key may have by name."""
+    return [
         choice
         for part in (annotation, *get_args(annotation))
         if get_origin(part) is Literal
         for choice in get_args(part)
     ]
+
+
+def _choices(annotation: Any) -> str:
+    named = choices(annotation)
     return f" ({' | '.join(map(str, named))})" if len(named) > 1 else ""
 
 
-def _toml(value: Any) -> str:
+def written(value: Any) -> str:
+    """A value as TOML has it."""
     if value is None:
         return '"none"'
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+        return "[" + ", ".join(written(item) for item in value) + "]"
     if isinstance(value, float):
         return repr(value)
     return json.dumps(value, ensure_ascii=False)

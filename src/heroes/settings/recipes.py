@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from heroes.errors import ConfigError, did_you_mean
+from heroes.settings import tuned_files
 from heroes.settings.config import Config
+from heroes.strategies.base import Strategy
 
 _PAPER = {
     "federation.clients": 100,
@@ -81,7 +83,12 @@ def _experiment(
     config = Config(task=name, seed=seed)
     chosen = config if strategy is None else config.with_strategy(strategy)
     asked = {} if rounds is None else {"federation.rounds": rounds}
-    return chosen.changed({**settings, **chosen.strategy.tuned.get(name, {}), **asked})
+    return chosen.changed({**settings, **tuned(name, chosen.strategy), **asked})
+
+
+def tuned(task: str, strategy: Strategy) -> dict[str, Any]:
+    """The settings that suit a strategy on an experiment: what it says itself, then what was tuned for it."""
+    return {**strategy.tuned.get(task, {}), **tuned_files.shipped(task).get(strategy.name, {})}
 
 
 def paper(task: str, *, rounds: int = 600, seed: int = 0) -> Config:

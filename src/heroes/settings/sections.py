@@ -82,6 +82,8 @@ class DataConfig(Section):
     """shakespeare: keep this many roles, drawn by the seed"""
     test_limit: Whole | None = None
     """test on this many examples, drawn by the seed"""
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """hold this share of the training examples out and test on them, not on the test set; for tuning"""
 
 
 class ModelConfig(Section):

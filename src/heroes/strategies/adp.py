@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import model_validator
@@ -67,10 +67,6 @@ class Adp(Strategy):
 
     colour = "#E69F00"
     marker = "D"
-    tuned: ClassVar = {
-        **{task: {"strategy.tau_first": 20} for task in ("cifar10", "imagenet100", "shakespeare")},
-        "digits": {"training.learning_rate": 0.2},  # of 0.05, 0.1 and 0.2
-    }
 
     @model_validator(mode="after")
     def _tau_in_order(self) -> Self:

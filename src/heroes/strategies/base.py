@@ -87,7 +87,9 @@ class Strategy(Section):
     marker: ClassVar[str] = "P"
     """in plots, as matplotlib names it"""
     tuned: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """for an experiment by name: the settings, of any section, that suit this strategy"""
+    """for an experiment by name: the settings, of any section, that suit this strategy, if the experiment's
+    file of tuned settings has none for it
+    """
     literal: ClassVar[Mapping[str, Any]] = {}
     """the settings that follow the publication to the letter, where they are not the defaults"""
 

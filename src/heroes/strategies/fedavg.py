@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from heroes.strategies.base import SameTau
 
@@ -15,7 +15,6 @@ class FedAvg(SameTau):
 
     colour = "#D55E00"
     marker = "s"
-    tuned: ClassVar = {task: {"strategy.tau": 20} for task in ("cifar10", "imagenet100", "shakespeare")}
 
     @property
     def widths(self) -> tuple[int, ...]:

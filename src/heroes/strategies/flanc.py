@@ -6,7 +6,7 @@ Everything but the basis (coefficients, first and last layers, norms, biases) ex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from heroes.fields import NotNegative
 from heroes.messages import Cohort, Integers, Selection, ServerState
@@ -32,7 +32,6 @@ class Flanc(SameTau):
     holds = "factors"
     colour = "#CC79A7"
     marker = "v"
-    tuned: ClassVar = {task: {"strategy.tau": 20} for task in ("cifar10", "imagenet100", "shakespeare")}
 
     def duties(self, probes: int) -> Duties:
         from heroes.client.terms import Orthogonality

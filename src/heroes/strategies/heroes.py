@@ -34,7 +34,6 @@ from heroes.slices.blocks import add_steps, choose_blocks
 from heroes.slices.cuts import Part
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
-_TWENTY_STEPS = {"strategy.tau_first": 20, "strategy.tau_min": 5, "strategy.tau_max": 100}
 _UNREACHABLE = (
     "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
     "decide"
@@ -91,11 +90,6 @@ class Heroes(Strategy):
     holds = "factors"
     colour = "#0072B2"
     marker = "o"
-    tuned: ClassVar = {
-        **dict.fromkeys(("cifar10", "imagenet100"), _TWENTY_STEPS),
-        # uploads take longer than steps here: fewer steps a round would waste them
-        "shakespeare": {**_TWENTY_STEPS, "strategy.pace": "constant", "strategy.tau_min": 10},
-    }
     literal: ClassVar = {
         "strategy.blocks": "free",
         "strategy.pace": "bound",

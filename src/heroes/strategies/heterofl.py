@@ -7,7 +7,7 @@ training), and `label_split` averages each row of the classifier only over clien
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from heroes.messages import Assignment, Cohort, Integers, Update
 from heroes.slices.cuts import Part, Slice
@@ -34,15 +34,6 @@ class HeteroFL(SameTau):
 
     colour = "#009E73"
     marker = "^"
-    tuned: ClassVar = {
-        **{task: {"strategy.tau": 20} for task in ("cifar10", "shakespeare")},
-        # clients lack classes here, which is what these two are for
-        "imagenet100": {
-            "strategy.tau": 20,
-            "strategy.mask_absent_labels": True,
-            "strategy.label_split": True,
-        },
-    }
 
     def duties(self, probes: int) -> Duties:
         from heroes.client.extras import LABELS

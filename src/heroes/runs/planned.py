@@ -1,0 +1,50 @@
+"""A run that is planned: its configuration, its folder, and whether it is done already. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from heroes.errors import RunFolderError
+from heroes.report.records import read_config, read_records
+from heroes.settings.config import Config, parse
+from heroes.settings.sections import EngineConfig
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What to run, where it goes, and in what it differs from others of the same strategy and seed."""
+
+    config: Config
+    folder: Path
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        return ", ".join(filter(None, [self.config.strategy.name, self.variant, f"seed {self.config.seed}"]))
+
+    @property
+    def done(self) -> bool:
+        """Whether the folder holds this very run, finished; another run there is an error."""
+        if not self.begun:
+            return False
+        rows = read_records(self.folder).rows if (self.folder / "records.jsonl").exists() else ()
+        return bool(rows) and rows[-1].stopped is not None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds this very run, finished or not; another run there is an error."""
+        if not (self.folder / "config.toml").exists():
+            return False
+        there = parse(read_config(self.folder))
+        if other := next(_but_engine(there).differs(_but_engine(self.config)), None):
+            raise RunFolderError(
+                f"{str(self.folder)!r} holds a run with other settings ({other} differs); choose another "
+                "--out, or say --overwrite where there is that option"
+            )
+        return True
+
+
+def _but_engine(config: Config) -> Config:
+    """The configuration without its engine, which does not change the outcome of a run."""
+    return config.model_copy(update={"engine": EngineConfig()})
