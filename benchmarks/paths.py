@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,10 +59,10 @@ class Case:
         x = torch.randn(self.batch, width * layout.inputs, self.image, self.image)
         return ComposedConv2d(conv, layout, *factors, path), x.contiguous(memory_format=torch.channels_last)
 
-    def work(self, width: int) -> Work:
+    def work(self, width: int, bfloat16: bool) -> Work:
         positions = self.batch * max(1, self.image) ** 2
         rank = self.layout.rank(1.0, max(WIDTHS))
-        return Work(self.layout, rank, width, positions, positions // self.stride**2)
+        return Work(self.layout, rank, width, positions, positions // self.stride**2, bfloat16)
 
 
 CASES = [
@@ -88,10 +89,16 @@ CASES = [
 
 def main(quick: bool = False) -> None:
     torch.set_num_threads(1)
+    found = [_fitted(bfloat16, turns=3 if quick else 9) for bfloat16 in (False, True)]
+    save("paths", dict(zip(("float32", "bfloat16"), found, strict=True)))
+
+
+def _fitted(bfloat16: bool, turns: int) -> dict[str, Any]:
+    """Measure all layers in one precision; the prices that fit, and how good the rule is now."""
     rows = []
     for case in CASES:
         for width in WIDTHS:
-            seconds = _measure(case, width, turns=3 if quick else 9)
+            seconds = _measure(case, width, bfloat16, turns)
             rows.append((case, width, seconds))
             say(
                 f"{case} width {width}: "
@@ -99,34 +106,41 @@ def main(quick: bool = False) -> None:
             )
     prices = {
         name: {
-            path: _fit([(c.work(w).amounts(path), s[path]) for c, w, s in rows if bool(c.image) == conv])
-            for path in paths
+            path: _fit(
+                [(c.work(w, bfloat16).amounts(path), s[path]) for c, w, s in rows if bool(c.image) == conv]
+            )
+            for path in paths[bfloat16]
         }
         for name, conv, paths in [("CONVOLUTION", True, CONVOLUTION), ("LINEAR", False, LINEAR)]
     }
     losses = sorted(
-        (s[quickest(case.work(width))] / min(s.values()), str(case), width) for case, width, s in rows
+        (s[quickest(case.work(width, bfloat16))] / min(s.values()), str(case), width)
+        for case, width, s in rows
     )
+    _show("bfloat16" if bfloat16 else "float32", prices, losses)
+    return {"prices": prices, "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows]}
+
+
+def _show(
+    precision: str, prices: dict[str, dict[str, list[float]]], losses: list[tuple[float, str, int]]
+) -> None:
     show(
-        "Time of a layer on the path that the rule picks, against its best path (1 = the rule is right)",
+        f"Time of a layer in {precision} on the path that the rule picks, against its best path (1 = right)",
         ("", "ratio"),
         [("median", f"{statistics.median(loss for loss, _, _ in losses):.3f}")]
         + [(f"{name} width {width}", f"{loss:.3f}") for loss, name, width in losses[-8:]],
     )
-    print("prices fitted to this machine:")
+    print(f"prices fitted to this machine, {precision}:")
     for name, of_kind in prices.items():
         print(f"{name} = {{")
         for path, found in of_kind.items():
             print(f"    {path.upper()}: ({', '.join(f'{price:.3g}' for price in found)}),")
         print("}")
-    save(
-        "paths",
-        {"prices": prices, "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows]},
-    )
 
 
-def _measure(case: Case, width: int, turns: int) -> dict[str, float]:
-    steps = {path: _step(*case.layer(width, path)) for path in (CONVOLUTION if case.image else LINEAR)}
+def _measure(case: Case, width: int, bfloat16: bool, turns: int) -> dict[str, float]:
+    paths = (CONVOLUTION if case.image else LINEAR)[bfloat16]
+    steps = {path: _step(*case.layer(width, path), bfloat16) for path in paths}
     seconds: dict[str, list[float]] = {path: [] for path in steps}
     for turn in range(turns + 1):
         for path, step in steps.items():
@@ -134,14 +148,20 @@ def _measure(case: Case, width: int, turns: int) -> dict[str, float]:
             step()
             if turn:
                 seconds[path].append(time.thread_time() - start)
-    return {path: statistics.median(of_path) for path, of_path in seconds.items()}
+    return {path: min(of_path) for path, of_path in seconds.items()}
 
 
-def _step(layer: nn.Module, x: Tensor) -> Callable[[], object]:
-    x.requires_grad_()
-    pull = torch.randn_like(layer(x))
+def _step(layer: nn.Module, x: Tensor, bfloat16: bool) -> Callable[[], object]:
+    x = x.to(torch.bfloat16 if bfloat16 else torch.float32).requires_grad_()  # as the layer before left it
     wanted = [x, *(p for name, p in layer.named_parameters() if name in ("basis", "coefficient"))]
-    return lambda: torch.autograd.grad(layer(x), wanted, pull)
+
+    def forward() -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            outputs: Tensor = layer(x)
+        return outputs
+
+    pull = torch.randn_like(forward())
+    return lambda: torch.autograd.grad(forward(), wanted, pull)
 
 
 def _fit(measured: list[tuple[tuple[float, ...], float]]) -> list[float]:

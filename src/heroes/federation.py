@@ -86,6 +86,7 @@ class Federation:
     privacy: Privacy | None = None
     optimiser: ServerOptimiser | None = None
     average: float = 0.0  # weight of the past in the moving average of the model; 0 is none
+    precision: str = "float32"  # in what clients compute
 
     def served(self, state: ServerState[Any]) -> Tensors:
         """The model that is tested and handed out: the global one, or its moving average."""

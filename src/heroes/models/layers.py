@@ -53,8 +53,9 @@ class _Factors(nn.Module):
 
     def path(self, inputs: int, outputs: int) -> str:
         """The path for so many input and output positions."""
+        bfloat16 = torch.is_autocast_enabled(self.basis.device.type)
         return self.given_path or quickest(
-            Work(self.layout, self.basis.shape[1], self.width, inputs, outputs)
+            Work(self.layout, self.basis.shape[1], self.width, inputs, outputs, bfloat16)
         )
 
 
