@@ -190,10 +190,14 @@ def sent_along(extras: tuple[Extra, ...], seen: Seen) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _lay_out(module: nn.Module) -> None:
-    """Channels last in memory, which convolutions are fastest on."""
+    """Channels last in memory, which convolutions are fastest on.
+
+    `contiguous` would leave a weight with one input channel as it is, whose strides then say channels first,
+    and so would be all that its layer computes.
+    """
     for parameter in module.parameters():
         if parameter.dim() == 4:
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+            parameter.data = parameter.data.to(memory_format=torch.channels_last)
 
 
 def scale_activations(module: nn.Module, factor: float) -> None:
