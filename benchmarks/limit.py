@@ -94,7 +94,7 @@ def main(quick: bool = False) -> None:
     save("limit", figures)
 
 
-def _config(case: Case, strategy: str) -> Config:
+def config_of(case: Case, strategy: str) -> Config:
     changes: dict[str, Any] = {
         "federation.clients": 100,
         "federation.cohort": case.cohort,
@@ -110,30 +110,46 @@ def _config(case: Case, strategy: str) -> Config:
 
 def _measure(case: Case, strategy: str, data: FederatedData, turns: int) -> tuple[dict[str, Side], int]:
     """Turns of one round each; the bare loop does the steps of the same plan."""
-    config = _config(case, strategy)
+    config = config_of(case, strategy)
     model = partial(MODELS[config.model.name], max_width=config.model.max_width, classes=case.classes)
     with assembled(config, processes.opened, Own(model, data)) as federation:
         state = federation.strategy.begin(0)
-        plan = _plan(federation, state)
+        plan = planned(federation, state)
         steps = sum(a.tau for a in plan.assignments)
 
         def round_again() -> None:
             rounds.run_round(federation, state)  # always the first round: the same clients, the same work
 
-        with closing(_Bare(federation.family, config, data, plan.assignments)) as bare:
+        with closing(Bare(federation.family, config, data, plan.assignments)) as bare:
             return take_turns({"bare": bare.turn, "heroes": round_again}, turns), steps
 
 
-def _plan(federation: rounds.Federation, state: Any) -> Plan:
+def planned(federation: rounds.Federation, state: Any) -> Plan:
     clients = rounds.sample(federation, state)
     return federation.strategy.assign(state, federation.fleet.status(clients, 1))
 
 
-class _Bare:
+@dataclass(frozen=True)
+class Way:
+    """How the bare loop computes; by default as heroes does in float32."""
+
+    channels_last: bool = True
+    bfloat16: bool = False
+
+
+AS_HEROES = Way()
+
+
+class Bare:
     """Processes that each do a fixed list of (width, steps) when told."""
 
     def __init__(
-        self, family: Family, config: Config, data: FederatedData, plan: Sequence[Assignment]
+        self,
+        family: Family,
+        config: Config,
+        data: FederatedData,
+        plan: Sequence[Assignment],
+        way: Way = AS_HEROES,
     ) -> None:
         jobs: list[list[tuple[int, int]]] = [[] for _ in range(WORKERS)]
         for a in sorted(plan, key=lambda a: -a.step_seconds * a.tau * a.selection.width):
@@ -144,7 +160,9 @@ class _Bare:
         self.processes = []
         for own in jobs:
             ours, theirs = fork.Pipe()
-            process = fork.Process(target=_loop, args=(theirs, family, config, data.train, own), daemon=True)
+            process = fork.Process(
+                target=_loop, args=(theirs, family, config, data.train, own, way), daemon=True
+            )
             process.start()
             self.links.append(ours)
             self.processes.append(process)
@@ -162,7 +180,12 @@ class _Bare:
 
 
 def _loop(
-    link: Connection, family: Family, config: Config, train: Examples, jobs: list[tuple[int, int]]
+    link: Connection,
+    family: Family,
+    config: Config,
+    train: Examples,
+    jobs: list[tuple[int, int]],
+    way: Way,
 ) -> None:
     torch.set_num_threads(1)
     composed = config.strategy.name == "heroes"
@@ -171,13 +194,14 @@ def _loop(
         if width not in modules:
             local = family.composed(width) if composed else family.dense(width)
             local.load({name: torch.randn(tuple(shape)) * 0.02 for name, shape in local.shapes.items()})
-            modules[width] = local.module if composed else local.module.to(memory_format=torch.channels_last)
+            plain = composed or not way.channels_last
+            modules[width] = local.module if plain else local.module.to(memory_format=torch.channels_last)
     generator = torch.Generator().manual_seed(1)
     batch = config.training.batch_size
     while True:
         link.recv()
         for width, tau in jobs:
-            _train(modules[width], config, train.inputs, train.targets, batch, tau, generator)
+            _train(modules[width], config, train.inputs, train.targets, batch, tau, generator, way)
         link.send("done")
 
 
@@ -189,6 +213,7 @@ def _train(
     batch: int,
     tau: int,
     generator: Any,
+    way: Way,
 ) -> None:
     t = config.training
     parameters = list(module.parameters())  # type: ignore[attr-defined]
@@ -196,9 +221,12 @@ def _train(
     for _ in range(tau):
         where = torch.randint(0, len(targets), (batch,), generator=generator)
         x = inputs[where]
-        x = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+        if x.dim() == 4 and way.channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
         optimiser.zero_grad()
-        F.cross_entropy(module(x), targets[where]).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=way.bfloat16):
+            loss = F.cross_entropy(module(x), targets[where])
+        loss.backward()
         if t.clip is not None:
             torch.nn.utils.clip_grad_norm_(parameters, t.clip)
         optimiser.step()

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,13 +63,13 @@ class Case:
             layer = ComposedConv2d(conv, layout, *factors, path)
         return layer, x.contiguous(memory_format=torch.channels_last)
 
-    def work(self, width: int) -> Work:
+    def work(self, width: int, bfloat16: bool) -> Work:
         positions = self.batch * max(1, self.image) ** 2
         rank = self.layout.rank(1.0, max(WIDTHS))
-        return Work(self.layout, rank, width, positions, positions // self.stride**2)
+        return Work(self.layout, rank, width, positions, positions // self.stride**2, bfloat16)
 
     def amounts(self, width: int, path: str) -> tuple[float, ...]:
-        work, layout = self.work(width), self.layout
+        work, layout = self.work(width, False), self.layout
         if path != PLAIN:
             return work.amounts(path)
         weights = width**2 * layout.basis_rows * layout.outputs
@@ -100,10 +101,16 @@ CASES = [
 
 def main(quick: bool = False) -> None:
     torch.set_num_threads(1)
+    found = [_fitted(bfloat16, turns=3 if quick else 9) for bfloat16 in (False, True)]
+    save("paths", dict(zip(("float32", "bfloat16"), found, strict=True)))
+
+
+def _fitted(bfloat16: bool, turns: int) -> dict[str, Any]:
+    """Measure all layers in one precision; the prices that fit, and how good the rule is now."""
     rows = []
     for case in CASES:
         for width in WIDTHS:
-            seconds = _measure(case, width, turns=3 if quick else 9)
+            seconds = _measure(case, width, bfloat16, turns)
             rows.append((case, width, seconds))
             say(
                 f"{case} width {width}: "
@@ -112,42 +119,52 @@ def main(quick: bool = False) -> None:
     prices = {
         name: {
             path: _fit([(c.amounts(w, path), s[path]) for c, w, s in rows if bool(c.image) == conv])
-            for path in (*paths, PLAIN)
+            for path in (*paths[bfloat16], PLAIN)
         }
         for name, conv, paths in KINDS
     }
     losses = sorted(
-        (s[quickest(case.work(width))] / min(s[path] for path in s if path != PLAIN), str(case), width)
+        (
+            s[quickest(case.work(width, bfloat16))] / min(s[path] for path in s if path != PLAIN),
+            str(case),
+            width,
+        )
         for case, width, s in rows
     )
+    drift = {
+        name: statistics.median(
+            s[path] / c.work(w, bfloat16).seconds(path)
+            for c, w, s in rows
+            if bool(c.image) == conv
+            for path in paths[bfloat16]
+        )
+        for name, conv, paths in KINDS
+    }
+    _show("bfloat16" if bfloat16 else "float32", prices, losses)
+    print("what composed layers take here, against the prices in use:", drift)
+    return {"prices": prices, "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows]}
+
+
+def _show(
+    precision: str, prices: dict[str, dict[str, list[float]]], losses: list[tuple[float, str, int]]
+) -> None:
     show(
-        "Time of a layer on the path that the rule picks, against its best path (1 = the rule is right)",
+        f"Time of a layer in {precision} on the path that the rule picks, against its best path (1 = right)",
         ("", "ratio"),
         [("median", f"{statistics.median(loss for loss, _, _ in losses):.3f}")]
         + [(f"{name} width {width}", f"{loss:.3f}") for loss, name, width in losses[-8:]],
     )
-    drift = {
-        name: statistics.median(
-            s[path] / c.work(w).seconds(path) for c, w, s in rows if bool(c.image) == conv for path in paths
-        )
-        for name, conv, paths in KINDS
-    }
-    print("what composed layers take here, against the prices in use:", drift)
-    print("prices fitted to this machine:")
+    print(f"prices fitted to this machine, {precision}:")
     for name, of_kind in prices.items():
         print(f"{name} = {{")
         for path, found in of_kind.items():
             print(f"    {path.upper()}: ({', '.join(f'{price:.3g}' for price in found)}),")
         print("}")
-    save(
-        "paths",
-        {"prices": prices, "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows]},
-    )
 
 
-def _measure(case: Case, width: int, turns: int) -> dict[str, float]:
-    paths = CONVOLUTION if case.image else LINEAR
-    steps = {path: _step(*case.layer(width, path)) for path in (*paths, PLAIN)}
+def _measure(case: Case, width: int, bfloat16: bool, turns: int) -> dict[str, float]:
+    paths = (CONVOLUTION if case.image else LINEAR)[bfloat16]
+    steps = {path: _step(*case.layer(width, path), bfloat16) for path in (*paths, PLAIN)}
     seconds: dict[str, list[float]] = {path: [] for path in steps}
     for turn in range(turns + 1):
         for path, step in steps.items():
@@ -155,15 +172,21 @@ def _measure(case: Case, width: int, turns: int) -> dict[str, float]:
             step()
             if turn:
                 seconds[path].append(time.thread_time() - start)
-    return {path: statistics.median(of_path) for path, of_path in seconds.items()}
+    return {path: min(of_path) for path, of_path in seconds.items()}
 
 
-def _step(layer: nn.Module, x: Tensor) -> Callable[[], object]:
-    x.requires_grad_()
-    pull = torch.randn_like(layer(x))
+def _step(layer: nn.Module, x: Tensor, bfloat16: bool) -> Callable[[], object]:
+    x = x.to(torch.bfloat16 if bfloat16 else torch.float32).requires_grad_()  # as the layer before left it
     trained = ("weight", "basis", "coefficient")
     wanted = [x, *(p for name, p in layer.named_parameters() if name in trained)]
-    return lambda: torch.autograd.grad(layer(x), wanted, pull)
+
+    def forward() -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            outputs: Tensor = layer(x)
+        return outputs
+
+    pull = torch.randn_like(forward())
+    return lambda: torch.autograd.grad(forward(), wanted, pull)
 
 
 def _fit(measured: list[tuple[tuple[float, ...], float]]) -> list[float]:

@@ -21,7 +21,9 @@ def run(name: str, channels_last: bool, variant: str, address: str) -> None:
     fork, links = multiprocessing.get_context("fork"), []
     for number in range(PROCESSES):
         ours, theirs = fork.Pipe()
-        fork.Process(target=work, args=(theirs, JOBS[name], channels_last, number), daemon=True).start()
+        fork.Process(
+            target=work, args=(theirs, JOBS[name], channels_last, variant, number), daemon=True
+        ).start()
         links.append(ours)
     for link in links:
         link.recv()  # it has its data
@@ -34,7 +36,7 @@ def run(name: str, channels_last: bool, variant: str, address: str) -> None:
         line.answer(time.perf_counter() - start, steps, 0.0)
 
 
-def work(link: Connection, job: Job, channels_last: bool, number: int) -> None:
+def work(link: Connection, job: Job, channels_last: bool, precision: str, number: int) -> None:
     """Train one model on and on, a share of the round at a time."""
     torch.set_num_threads(1)
     model = job.model(channels_last)
@@ -46,6 +48,8 @@ def work(link: Connection, job: Job, channels_last: bool, number: int) -> None:
         steps = job.steps * len(range(number, job.cohort, PROCESSES))
         for batch in torch.randint(len(targets), (steps, job.batch), generator=generator):
             optimiser.zero_grad()
-            F.cross_entropy(model(inputs[batch]), targets[batch]).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+                loss = F.cross_entropy(model(inputs[batch]), targets[batch])
+            loss.backward()
             optimiser.step()
         link.send(steps)

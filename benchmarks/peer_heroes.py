@@ -16,7 +16,8 @@ from heroes.transport.engines import processes
 def run(name: str, channels_last: bool, variant: str, address: str) -> None:
     """The layout is heroes' own business: channels last, whatever is asked for."""
     job, line = JOBS[name], Line(address)
-    with assembled(config(job), processes.opened, Own(job.build, data(job))) as federation:
+    precision = "auto" if variant == "precision auto" else "float32"
+    with assembled(config(job, precision), processes.opened, Own(job.build, data(job))) as federation:
         state = federation.strategy.begin(SEED)
         while line.wanted():
             start = time.perf_counter()
@@ -27,7 +28,7 @@ def run(name: str, channels_last: bool, variant: str, address: str) -> None:
             )
 
 
-def config(job: Job) -> Config:
+def config(job: Job, precision: str = "float32") -> Config:
     return Config().changed(
         {
             "strategy.name": "fedavg",
@@ -40,6 +41,7 @@ def config(job: Job) -> Config:
             "training.momentum": job.momentum,
             "training.clip": None,
             "training.device": "cpu",
+            "training.precision": precision,
             "engine.workers": 2,
         }
     )

@@ -89,6 +89,7 @@ class Federation:
     optimiser: ServerOptimiser | None = None
     average: float = 0.0  # weight of the past in the moving average of the model; 0 is none
     sampled: bool = False  # whether tests during the run take a sample of the test set
+    precision: str = "float32"  # in what clients compute
 
     def served(self, state: ServerState[Any]) -> Tensors:
         """The model that is tested and handed out: the global one, or its moving average."""

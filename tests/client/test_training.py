@@ -315,3 +315,21 @@ def test_a_share_smaller_than_a_batch_is_trained_on_whole(world, family, example
     assert all(torch.equal(small.tensors[name], exact.tensors[name]) for name in small.tensors)
     assert (small.loss, small.measured) == (exact.loss, exact.measured)
     assert small.measured["variance"] == pytest.approx(0.0, abs=1e-9)  # every probe is the whole share
+
+
+@pytest.mark.parametrize("train_in", ["dense", "factors"])
+def test_all_that_convolutions_compute_is_channels_last(train_in):
+    """Also behind an image of one channel, whose memory could be called either."""
+    model = Trainer(Family(build_digits, 2), LocalSettings(train_in=train_in)).loaded(
+        Family(build_digits, 2).initial(1)
+        if train_in == "factors"
+        else Family(build_digits, 2).initial_weights(1),
+        2,
+    )
+    seen = []
+    for layer in model.module:
+        if not isinstance(layer, (nn.Flatten, nn.Linear)):
+            layer.register_forward_hook(lambda layer, _, out: seen.append(out.stride()[1]))
+    model(torch.ones(3, 1, 8, 8).contiguous(memory_format=torch.channels_last))
+    assert len(seen) == 11
+    assert set(seen) == {1}

@@ -105,3 +105,20 @@ def test_sizes_add_up() -> None:
     second = next(layer for layer in layers if layer.kind == COMPOSED)
     # forward, and backward to weights and to inputs: 3 * 2 * batch * positions * weights
     assert second.dense_flops == 3 * 2 * 2 * 16 * 16 * second.dense_parameters
+
+
+@pytest.mark.parametrize("pool", [(2, 2, 0), (3, 2, 1)])
+def test_pooling_before_the_relu_gives_the_same_bits_both_ways(pool: tuple[int, int, int]) -> None:
+    inputs = torch.randn(4, 6, 9, 9, generator=torch.Generator().manual_seed(0)).round(
+        decimals=1
+    )  # with ties
+    found = []
+    for one, other in [(F.relu, F.max_pool2d), (F.max_pool2d, F.relu)]:
+        x = inputs.clone().requires_grad_()
+        y = x
+        for layer in (one, other):
+            y = layer(y, *pool) if layer is F.max_pool2d else layer(y)
+        (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
+        found.append((y.detach(), x.grad))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])

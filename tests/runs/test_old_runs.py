@@ -1,4 +1,4 @@
-"""Runs that heroes 0.1.0 began: they go on, and end with the bits that 0.1.0 would have written."""
+"""Runs that heroes 0.1.0 began: they go on, and end as with 0.1.0 but for rounding: the layout is faster."""
 
 from __future__ import annotations
 
@@ -31,15 +31,17 @@ def test_a_run_of_version_0_1_0_goes_on_and_ends_with_its_bits(tmp_path):
     expected = load_file(folder / "expected.safetensors")
     found = load_file(folder / "model.safetensors")
     assert found.keys() == expected.keys()
-    assert all(torch.equal(found[tensor], value) for tensor, value in expected.items())
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert all(
         torch.equal(finished.state.tensors[tensor], found[tensor]) for tensor in finished.state.tensors
     )
     rows = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
     before = [json.loads(line) for line in (folder / "expected.jsonl").read_text().splitlines()]
     assert len(rows) == 4
-    same = ("round", "seconds", "waiting", "traffic", "loss", "test_loss", "stopped")
+    same = ("round", "seconds", "waiting", "traffic", "stopped")
     assert [[row[key] for key in same] for row in rows] == [[row[key] for key in same] for row in before]
+    for key in ("loss", "test_loss"):
+        assert [row[key] for row in rows] == pytest.approx([row[key] for row in before], rel=1e-5)
     assert [record.accuracy for record in finished.records] == [row["accuracy"] for row in before]
 
 

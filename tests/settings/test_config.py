@@ -65,6 +65,7 @@ WRONG = {
     "training.probes": [-1, 1, 65],
     "training.probe_every": [0, "x"],
     "training.device": ["gpu"],
+    "training.precision": ["bf16", "float16", 16],
     **{
         f"faults.{rate}": [-0.1, 1.1, "x"]
         for rate in ("dropout", "upload_loss", "crash", "stall", "garbage", "attackers")

@@ -4,7 +4,7 @@
 clients need (`clients`) and what the server needs (`server`).
 """
 
-from heroes.assemble.clients import at_clients, at_node
+from heroes.assemble.clients import at_clients, at_node, settled
 from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own, OwnData
 from heroes.assemble.server import stop_rule
@@ -20,5 +20,6 @@ __all__ = [
     "entered",
     "followed",
     "received",
+    "settled",
     "stop_rule",
 ]

@@ -15,6 +15,7 @@ from heroes import seeds
 from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.world import dataset, federated, model_build, named_model, shared
+from heroes.client import precision
 from heroes.client.extras import LABELS
 from heroes.client.objectives import Objective, make_objective
 from heroes.client.optimisers import AdamW, Sgd
@@ -110,6 +111,7 @@ def local_settings(config: Config, aim: Objective) -> LocalSettings:
         terms=terms(config, duties),
         optimiser=local_optimiser(config),
         clip=t.clip,
+        precision=t.precision,
         train_in=t.train_in if config.strategy.holds == "factors" else "dense",
         probes=duties.probes,
         up_bits=config.exchange.up_bits,
@@ -202,6 +204,22 @@ def _dense_step(
         step = count(module, inputs, targets, mean)
         module.eval()(inputs[:FEW])
     return step
+
+
+def in_precision(trainer: Trainer, costs: Costs, progress: Progress | None) -> Trainer:
+    """The same trainer in a precision that is settled; says where progress is said if this is slow here."""
+    asked, device = trainer.settings.precision, trainer.device
+    chosen = precision.settled(asked, device, float(costs.probe_flops[-1]))
+    said = precision.remark(chosen, device)
+    if progress is not None and said is not None:
+        progress(said, 0, None)
+    return Trainer(trainer.family, replace(trainer.settings, precision=chosen), device)
+
+
+def settled(config: Config, chosen: str) -> Config:
+    """The configuration with what training.precision became, as it is written down and sent to clients."""
+    training = config.training.model_copy(update={"precision": chosen})
+    return config.model_copy(update={"training": training})
 
 
 def remark(family: Family, train: Examples, progress: Progress | None) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from heroes.assemble import server as parts_of_server
-from heroes.assemble.clients import at_clients, at_node, remark
+from heroes.assemble.clients import at_clients, at_node, in_precision, remark, settled
 from heroes.assemble.elsewhere import received, sent
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.server import planned
@@ -57,6 +57,8 @@ def assembled(
     drawn = Fleet(fleet_kind(config), config.federation.clients, config.seed)
     trainer, data = at_clients(config, own, progress)
     strategy, costs = planned(config, trainer, data)
+    trainer = in_precision(trainer, costs, progress)
+    config = settled(config, trainer.settings.precision)
     if len(strategy.widths) > 1:
         remark(trainer.family, data.train, progress)
     chooser = parts_of_server.sampler(config, own)
@@ -91,6 +93,7 @@ def assembled(
             optimiser=parts_of_server.server_optimiser(config),
             average=config.evaluation.average,
             sampled=data.sample is not None,
+            precision=config.training.precision,
         )
 
 

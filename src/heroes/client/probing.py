@@ -1,4 +1,7 @@
-"""What a client measures of the loss around its model, from gradients on a few probe batches."""
+"""What a client measures of the loss around its model, from gradients on a few probe batches.
+
+They are float32 whatever training is: differences of gradients would drown in the rounding of bfloat16.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def probe(
     parameters = [p for p in model.parameters.values() if p.requires_grad]
     losses, rows = [], []
     for inputs, targets in batches:
-        loss = mean_loss(model(inputs), targets)
+        loss = mean_loss(model.exactly(inputs), targets)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         flat = [torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)]
         rows.append(torch.cat([g.reshape(-1) for g in flat]).double().cpu())

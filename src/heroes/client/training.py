@@ -33,6 +33,7 @@ class LocalSettings:
             composed weights and decomposes them afterwards; "dense" is for strategies without composition.
         terms: added to the loss at every step.
         clip: the largest norm of a gradient.
+        precision: in what models are computed, "float32" or "bfloat16"; what is moved stays float32.
         sends: what goes back besides the tensors.
         scaler, mask_absent_labels: HeteroFL's extras.
     """
@@ -42,6 +43,7 @@ class LocalSettings:
     terms: tuple[Term, ...] = ()
     optimiser: LocalOptimiser = field(default_factory=Sgd)
     clip: float | None = None
+    precision: str = "float32"
     train_in: str = "factors"
     probes: int = 2
     up_bits: int = 32
@@ -121,6 +123,7 @@ class Trainer:
         if key not in self._models:
             make: Callable[[int], LocalModel] = getattr(self.family, kind)
             self._models[key] = make(width)
+            self._models[key].bfloat16 = self.settings.precision == "bfloat16"
             _lay_out(self._models[key].module.to(self.device))
             if self.settings.scaler:
                 scale_activations(self._models[key].module, self.family.max_width / width)
@@ -187,10 +190,14 @@ def sent_along(extras: tuple[Extra, ...], seen: Seen) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _lay_out(module: nn.Module) -> None:
-    """Channels last in memory, which convolutions are fastest on."""
+    """Channels last in memory, which convolutions are fastest on.
+
+    `contiguous` would leave a weight with one input channel as it is, whose strides then say channels first,
+    and so would be all that its layer computes.
+    """
     for parameter in module.parameters():
         if parameter.dim() == 4:
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+            parameter.data = parameter.data.to(memory_format=torch.channels_last)
 
 
 def scaled_layers(module: nn.Module) -> list[nn.Module]:

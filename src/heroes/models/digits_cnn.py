@@ -11,9 +11,10 @@ def build(width: int, classes: int = 10, norm: str = "group") -> nn.Module:
     """Three 3x3 convolutions of 8, 16 and 16 channels per width, average pooling, one linear output."""
     a, b = 8 * width, 16 * width
 
-    def block(inputs: int, outputs: int) -> list[nn.Module]:
+    def block(inputs: int, outputs: int, *pool: nn.Module) -> list[nn.Module]:
         normalise = [nn.GroupNorm(width, outputs)] if norm == "group" else []
-        return [nn.Conv2d(inputs, outputs, 3, padding=1), *normalise, nn.ReLU()]
+        return [nn.Conv2d(inputs, outputs, 3, padding=1), *normalise, *pool, nn.ReLU()]
 
-    convolved = [*block(1, a), *block(a, b), nn.MaxPool2d(2), *block(b, b), nn.AvgPool2d(2)]
+    # the largest before the ReLU: the same function, for less
+    convolved = [*block(1, a), *block(a, b, nn.MaxPool2d(2)), *block(b, b), nn.AvgPool2d(2)]
     return he(nn.Sequential(*convolved, nn.Flatten(), nn.Linear(b * 4, classes)))

@@ -38,6 +38,7 @@ class LocalModel:
         self.parameters = dict(parameters)
         self.shapes = dict(shapes or {name: tuple(p.shape) for name, p in parameters.items()})
         self.bases = tuple(bases)
+        self.bfloat16 = False
         self._starts = [
             (
                 holder,
@@ -48,7 +49,16 @@ class LocalModel:
         ]
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """What the module makes of a batch; a weight that it looks up more than once is composed once."""
+        """What the module makes of a batch, computed in bfloat16 if it is set; outputs are float32."""
+        if not self.bfloat16:
+            return self.exactly(inputs)
+        with torch.autocast(inputs.device.type, torch.bfloat16):
+            outputs = self.exactly(inputs)
+        rounded = isinstance(outputs, Tensor) and outputs.dtype == torch.bfloat16
+        return outputs.float() if rounded else outputs
+
+    def exactly(self, inputs: Tensor) -> Tensor:
+        """The same in float32; a weight that the module looks up more than once is composed once."""
         with parametrize.cached():
             outputs: Tensor = self.module(inputs)
         return outputs

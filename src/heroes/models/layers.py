@@ -60,7 +60,8 @@ class _Factors(nn.Module):
         return self._work(inputs, outputs).seconds(self.path(inputs, outputs))
 
     def _work(self, inputs: int, outputs: int) -> Work:
-        return Work(self.layout, self.basis.shape[1], self.width, inputs, outputs)
+        bfloat16 = torch.is_autocast_enabled(self.basis.device.type)
+        return Work(self.layout, self.basis.shape[1], self.width, inputs, outputs, bfloat16)
 
 
 class ComposedLinear(_Factors):

@@ -4,18 +4,20 @@
 mixes the results. `columns` does the same for a convolution by matrix products over gathered patches, which
 is quicker when images are small.
 
-The rule looks at shapes only, never at a clock, so that the same run takes the same path on every machine.
-Its prices are seconds per unit of work, fitted to measured steps (`python -m benchmarks.paths` measures and
-fits them anew). Dense layers have prices too, for those who ask what a step takes (`prices`).
+The rule looks at shapes and precision only, never at a clock, so that the same run takes the same path on
+every machine. Its prices are seconds per unit of work, fitted to measured steps (`python -m benchmarks.paths`
+measures and fits them anew). Dense layers have prices too, for those who ask what a step takes (`prices`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from heroes.slices.compose import Layout
 
+Prices = Mapping[str, tuple[float, ...]]
 COMPOSE, FACTORED, COLUMNS = "compose", "factored", "columns"
 
 
@@ -30,6 +32,12 @@ class Work:
     """input positions"""
     outputs: int
     """output positions"""
+    bfloat16: bool = False
+
+    @property
+    def prices(self) -> Prices:
+        """What this kind of layer costs on the paths it has."""
+        return (CONVOLUTION if self.layout.kernel else LINEAR)[self.bfloat16]
 
     def amounts(self, path: str) -> tuple[float, ...]:
         """How much there is of everything that takes time on this path, in the prices' order."""
@@ -47,17 +55,31 @@ class Work:
 
     def seconds(self, path: str) -> float:
         """What a training step of this layer takes, about."""
-        return _priced(self.amounts(path), (CONVOLUTION if self.layout.kernel else LINEAR)[path])
+        return _priced(self.amounts(path), self.prices[path])
 
 
-CONVOLUTION = {
-    COMPOSE: (7.3e-4, 9.4e-11, 5.5e-11, 1.1e-8),
-    FACTORED: (8.1e-4, 9.7e-11, 8.3e-11, 2.1e-9, 1.0e-8),
-    COLUMNS: (3.2e-4, 4.3e-11, 8.4e-11, 6.5e-9),
+CONVOLUTION: dict[bool, Prices] = {
+    False: {
+        COMPOSE: (7.3e-4, 9.4e-11, 5.5e-11, 1.1e-8),
+        FACTORED: (8.1e-4, 9.7e-11, 8.3e-11, 2.1e-9, 1.0e-8),
+        COLUMNS: (3.2e-4, 4.3e-11, 8.4e-11, 6.5e-9),
+    },
+    True: {
+        COMPOSE: (6.4e-4, 3.1e-11, 2.8e-11, 3.7e-9),
+        FACTORED: (6.2e-4, 2.4e-11, 4.7e-11, 1.5e-9, 5.4e-9),
+        COLUMNS: (5.2e-4, 2.1e-11, 3.0e-11, 2.6e-9),
+    },
 }
-LINEAR = {
-    COMPOSE: (2.5e-4, 8.0e-11, 7.7e-11, 0.0),
-    FACTORED: (2.0e-4, 4.5e-11, 7.9e-11, 1.4e-9, 3.3e-9),
+"""by whether it is computed in bfloat16"""
+LINEAR: dict[bool, Prices] = {
+    False: {
+        COMPOSE: (2.5e-4, 8.0e-11, 7.7e-11, 0.0),
+        FACTORED: (2.0e-4, 4.5e-11, 7.9e-11, 1.4e-9, 3.3e-9),
+    },
+    True: {
+        COMPOSE: (3.8e-4, 3.4e-11, 2.4e-11, 5.8e-10),
+        FACTORED: (3.6e-4, 2.8e-11, 3.2e-11, 4.0e-10, 2.4e-9),
+    },
 }
 
 
@@ -89,4 +111,4 @@ def quickest(work: Work) -> str:
     layout = work.layout
     if layout.stacked:
         return COMPOSE
-    return min(CONVOLUTION if layout.kernel else LINEAR, key=work.seconds)
+    return min(work.prices, key=work.seconds)

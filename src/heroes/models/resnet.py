@@ -33,9 +33,9 @@ class ResNet18(nn.Module):
             stem = [
                 nn.Conv2d(3, sizes[0], 7, stride=2, padding=3, bias=False),
                 _norm(norm, groups, sizes[0]),
+                nn.MaxPool2d(3, stride=2, padding=1),  # before the ReLU: the same function, for less
                 nn.ReLU(),
             ]
-            stem.append(nn.MaxPool2d(3, stride=2, padding=1))
         self.stem = nn.Sequential(*stem)
         blocks: list[nn.Module] = []
         for stage, (inputs, outputs) in enumerate(zip([sizes[0], *sizes[:-1]], sizes, strict=True)):

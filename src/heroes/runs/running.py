@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from heroes import rounds
-from heroes.assemble import Own, OwnData, assembled, entered, stop_rule
+from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule
 from heroes.client.losses import Function
 from heroes.contracts import Sampler, Tracker
 from heroes.data import Progress
@@ -112,6 +112,7 @@ def run(
             assembled(config, opener, own, on_progress) as federation,
             nullcontext() if out is None else held(Path(out)),
         ):  # the engine may take long to close
+            config = settled(config, federation.precision)
             folder = None if out is None else _fresh(Path(out), config, own, overwrite)
             return _train(federation, config, folder, on_round, audience)
 

@@ -136,6 +136,11 @@ class TrainingConfig(Section):
     """rounds from one estimate to the next; the clock charges for each"""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """where tensors live while training"""
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    """in what models are computed, in training and in tests; weights, momenta, sums and messages are float32
+    all the same; auto is bfloat16 where the processor has it and the model is large enough to gain, and a run
+    keeps what that became
+    """
 
     @model_validator(mode="after")
     def _variance_needs_two(self) -> Self:

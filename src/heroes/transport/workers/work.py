@@ -23,6 +23,7 @@ from heroes.client.training import Trainer
 from heroes.errors import ExchangeError, said
 from heroes.messages import Lost
 from heroes.transport.wire import Channel, Frame, read_task, update_frame
+from heroes.transport.workers.memory import keep_memory
 from heroes.transport.workers.setup import Setup, read
 
 
@@ -33,6 +34,7 @@ def work(link: socket.socket, source: Setup | Path, foreign: Sequence[socket.soc
     fork copied along.
     """
     torch.set_num_threads(1)  # first of all: a fork has no copy of the parent's threads
+    keep_memory()
     gc.freeze()  # what the parent left for its garbage collector is the parent's business
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

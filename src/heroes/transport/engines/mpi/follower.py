@@ -15,6 +15,7 @@ from heroes.transport.engines.mpi.post import Post
 from heroes.transport.opening import Follow
 from heroes.transport.wire import Frame, Parcels
 from heroes.transport.workers.keeping import write_model
+from heroes.transport.workers.memory import keep_memory
 from heroes.transport.workers.setup import Setup
 from heroes.transport.workers.work import answer
 
@@ -36,6 +37,7 @@ def serve(follow: Follow) -> NoReturn:
     do not: they leave when it does.
     """
     server = _Server(follow)
+    keep_memory()
     with one_thread(), server.undisturbed():
         server.run()
     raise Served
