@@ -32,8 +32,8 @@ class MpiEngine(WorkerEngine):
     """Trains tasks on the other ranks, which keep the data and a model of every width.
 
     A client that takes longer than `parts.task_seconds` is given up; its rank gets nothing more until it
-    answers. A rank that says nothing for `parts.wait_seconds`, not even that it lives, ends the run. `keep` is
-    where rank 0 itself keeps the final model.
+    answers. A rank that says nothing for `parts.wait_seconds`, not even that it lives, ends the run.
+    `keep` is where rank 0 itself keeps the final model.
     """
 
     def __init__(self, ranks: Ranks, parts: Parts, keep: Keep | None = None) -> None:
