@@ -7,9 +7,11 @@ BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 FUZZ_VENV := .venv-fuzz
 FUZZ_READY := $(FUZZ_VENV)/.ready
+MPICH_VENV := .venv-mpich
+MPICH_READY := $(MPICH_VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports browser pytest test-slow test-deploy fuzz bench docs format clean
+.PHONY: help setup run test lint types imports browser hosts pytest test-slow test-deploy fuzz bench docs format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -48,8 +50,18 @@ pytest: setup browser ## the tests alone
 test-slow: setup ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow
 
-test-deploy: setup ## a deployed federation on loopback: TLS, node keys, machines that die
+test-deploy: setup hosts $(MPICH_READY) ## deployed federations: TLS, node keys, machines that die, cut links
 	@$(BIN)/python -m pytest -m deploy
+
+hosts: ## iproute2, by which the tests make hosts with addresses of their own
+	@command -v ip > /dev/null || { [ "$$(id -u)" = 0 ] || { echo "the tests need iproute2: as root say apt-get install -y iproute2"; exit 1; }; \
+		echo "installing iproute2"; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq iproute2 > /dev/null; }
+
+$(MPICH_READY): constraints.txt
+	@echo "setting up $(MPICH_VENV)"
+	@$(PYTHON) -m venv $(MPICH_VENV)
+	@$(MPICH_VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt mpich
+	@touch $(MPICH_READY)
 
 fuzz: $(FUZZ_READY) ## fuzz the readers of files by atheris, FUZZ_RUNS=10000 inputs each
 	@FUZZ_RUNS=$(or $(FUZZ_RUNS),10000) $(FUZZ_VENV)/bin/python tools/fuzz.py $(FUZZ)
@@ -76,4 +88,4 @@ format: setup ## lay the code out
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(BENCH_VENV) $(FUZZ_VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(FUZZ_VENV) $(MPICH_VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info

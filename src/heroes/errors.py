@@ -45,6 +45,12 @@ class TrainingError(HeroesError):
     exit_code = 1
 
 
+class RankLostError(TrainingError):
+    """A machine of an MPI job cannot be reached any more; `resume` goes on. To scripts: try again."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """The tail of an error message: the nearest choice, then all of them.
 

@@ -16,7 +16,7 @@ import typer
 from heroes.cli import launch, options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
-from heroes.errors import HeroesError
+from heroes.errors import HeroesError, RankLostError
 from heroes.settings.config import parse_setting
 
 if TYPE_CHECKING:
@@ -99,13 +99,16 @@ def _serve_if_not_first() -> None:
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """When interrupted, say how to go on."""
+    """When interrupted, or when a machine is lost, say how to go on."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RankLostError) as error:
         if not (folder / "records.jsonl").exists():
             raise
-        raise click.exceptions.Abort(f"interrupted; to go on: heroes resume {folder}") from None
+        how = f"; to go on: heroes resume {folder}"
+        if isinstance(error, RankLostError):
+            raise RankLostError(f"{error}{how}") from None
+        raise click.exceptions.Abort(f"interrupted{how}") from None
 
 
 def _tell(finished: Run, folder: Path, as_json: bool, report: bool, quiet: bool) -> None:

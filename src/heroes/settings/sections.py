@@ -378,7 +378,9 @@ class EngineConfig(Section):
     task_seconds: Positive = 600.0
     """real seconds after which a client is given up (processes, mpi), or a silent round (flower)"""
     wait_seconds: Positive = 300.0
-    """flower: how many real seconds the server waits for nodes when there are too few"""
+    """real seconds for which the server waits for nodes when there are too few (flower), or for a word of a
+    silent rank (mpi), before it ends the run
+    """
     clock: Literal["virtual", "wall"] = "virtual"
     """flower: virtual time, computed from FLOPs, bytes and the fleet; or wall time, with measured speeds"""
     model_out: str | None = None

@@ -45,7 +45,7 @@ class Parts:
         workers: how many processes train; 0 is one for each core.
         start: how processes start, "fork" or "spawn"; None is what suits this machine.
         task_seconds: a client that takes longer is given up.
-        wait_seconds: for so long the first round waits for clients.
+        wait_seconds: for so long the first round waits for clients, and the run for a silent machine.
         down_bits: in how many bits tensors travel to clients.
         clock: tells real time, if time is real, and hears what clients took.
         cost: guesses the work of an assignment.

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from loopback import records
+from mpi_launch import QUIET, SETTINGS, SMALL
 from patience import patience
 from safetensors.torch import load_file
 
@@ -27,16 +30,6 @@ from heroes.transport.engines.mpi.world import world
 
 MPIEXEC = [str(Path(sys.executable).with_name("mpiexec")), "--oversubscribe"]
 HEROES = [sys.executable, "-m", "heroes.cli"]
-QUIET = {  # Open MPI without questions, in a container and on few cores
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_btl": "self,sm",
-    "OMPI_MCA_smsc": "^cma",
-    "PRTE_MCA_hwloc_default_binding_policy": "none",
-    "OMP_NUM_THREADS": "1",
-}
-SMALL = {"federation.clients": 12, "federation.cohort": 4, "training.probes": 0, "evaluation.batch_size": 100}
-SETTINGS = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
 RUN = ["run", "digits", "--engine", "mpi", *SETTINGS]
 
 
@@ -80,7 +73,7 @@ def session_of(leader: int) -> dict[int, str]:
     return found
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 200.0) -> None:
+def wait_until(true: Callable[[], object], seconds: float = 200.0) -> None:
     deadline = time.monotonic() + patience(seconds)
     while not true():
         assert time.monotonic() < deadline
@@ -207,11 +200,14 @@ def test_a_rank_that_cannot_start_is_named(tmp_path):
 
 
 @contextmanager
-def running(folder: Path, ranks: int = 2) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+def running(
+    folder: Path, ranks: int = 2, settings: Sequence[str] = (), rounds: int = 5000
+) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """A long run once its first round is done, and its ranks in their order."""
-    with started("-n", str(ranks), *HEROES, *RUN, "--rounds", "5000", "--out", str(folder)) as process:
-        records = folder / "records.jsonl"
-        wait_until(lambda: records.exists() and records.read_text().count("\n") >= 1)
+    command = [*HEROES, *RUN, "--rounds", str(rounds), "--out", str(folder)]
+    command += [word for setting in settings for word in ("--set", setting)]
+    with started("-n", str(ranks), *command) as process:
+        wait_until(lambda: records(folder))
         yield (
             process,
             sorted(
@@ -261,3 +257,48 @@ def test_ranks_end_when_mpiexec_is_killed(tmp_path):
         process.wait(10)
         wait_until(lambda: session_of(process.pid) == {})
     assert list((tmp_path / "run" / "checkpoints").iterdir())
+
+
+# ranks of which nothing is heard
+
+
+def test_a_rank_of_which_nothing_is_heard_ends_the_run_which_goes_on_to_the_same_bits(tmp_path):
+    silence = patience(4)
+    with running(tmp_path / "run", 2, [f"engine.wait_seconds={silence}"], 25) as (process, ranks):
+        os.kill(ranks[1], signal.SIGSTOP)
+        _, said = process.communicate(timeout=patience(240))
+        assert process.returncode == 75
+        wait_until(lambda: session_of(process.pid) == {})
+    (sentence,) = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert sentence.startswith(
+        f"error: rank 1 on '{platform.node()}' has said nothing for {silence:g} seconds"
+    )
+    assert sentence.endswith(f"; to go on: heroes resume {tmp_path / 'run'}")
+    assert "Traceback" not in said
+    resumed = finished("-n", "2", *HEROES, "resume", str(tmp_path / "run"), "--quiet")
+    assert (resumed.returncode, resumed.stderr) == (0, "")
+    whole = heroes.recipes.digits(rounds=25).changed({**SMALL, "engine.name": "in_process"})
+    heroes.run(whole, out=tmp_path / "here")
+    for file in ("records.jsonl", "model.safetensors"):
+        assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "here" / file).read_bytes()
+
+
+def test_the_others_leave_when_nothing_is_heard_of_rank_0(tmp_path):
+    with running(tmp_path / "run", 2, [f"engine.wait_seconds={patience(4)}"]) as (process, ranks):
+        os.kill(ranks[0], signal.SIGSTOP)
+        _, said = process.communicate(timeout=patience(240))
+        assert process.returncode == 75
+        assert "Traceback" not in said
+        wait_until(lambda: session_of(process.pid) == {})
+
+
+def test_a_rank_that_is_silent_for_a_while_costs_its_client_nothing(tmp_path):
+    limit = patience(5)
+    with running(tmp_path / "run", 2, [f"engine.task_seconds={limit}"]) as (process, ranks):
+        os.kill(ranks[1], signal.SIGSTOP)
+        before = len(records(tmp_path / "run"))
+        time.sleep(2 * limit)
+        os.kill(ranks[1], signal.SIGCONT)
+        wait_until(lambda: len(records(tmp_path / "run")) >= before + 4)
+        assert [record["missing"] for record in records(tmp_path / "run") if record["missing"]] == []
+        assert process.poll() is None

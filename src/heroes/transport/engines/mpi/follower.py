@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import signal
 import threading
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def serve(follow: Follow) -> NoReturn:
     """Serve rank 0 until it says that the run is over, then raise `Served`.
 
     `follow` makes what is needed from rank 0's configuration as text. Rank 0 hears of interrupts, the others
-    do not: they leave when it does.
+    do not: they leave when it does, or when nothing is heard of it any more.
     """
     server = _Server(follow)
     keep_memory()
@@ -87,6 +88,7 @@ class _Server:
     def _begin(self, text: str) -> Frame:
         try:
             parts = self.follow(text)
+            self.post.watch.patience = parts.wait_seconds
             self.keep = kept(parts)
             self.setup = parts.setup()
             self.trainer = Trainer(self.setup.family, self.setup.settings, self.setup.device)
@@ -94,7 +96,8 @@ class _Server:
             return Frame({"broken": str(error)}, {})
         except Exception as error:  # the user's model and data can fail in any way
             return Frame({"broken": said(error)}, {})
-        return Frame({"ready": True, "width": 0 if self.keep is None else self.keep.width}, {})
+        width = 0 if self.keep is None else self.keep.width
+        return Frame({"ready": True, "width": width, "host": platform.node()}, {})
 
     def _keep(self, frame: Frame) -> Frame:
         assert self.keep is not None

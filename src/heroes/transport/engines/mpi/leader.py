@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty
 
-from heroes.errors import ConfigError, TrainingError
+from heroes.errors import ConfigError, TrainingError, printable
 from heroes.messages import Tensors
 from heroes.transport.engines.mpi.follower import serve
 from heroes.transport.engines.mpi.keeping import Keep, kept
@@ -24,6 +24,7 @@ from heroes.transport.workers.queue import Queue
 
 _AHEAD = 2  # tasks at a rank: the one it does and the next
 _START_SECONDS = 600.0  # to read the data, on a slow disk
+_LOOK = 1.0  # seconds between two looks at who is silent
 _MODEL = -1  # the place of the final model, which stands in no queue
 
 
@@ -31,7 +32,8 @@ class MpiEngine(WorkerEngine):
     """Trains tasks on the other ranks, which keep the data and a model of every width.
 
     A client that takes longer than `parts.task_seconds` is given up; its rank gets nothing more until it
-    answers. `keep` is where rank 0 itself keeps the final model.
+    answers. A rank that says nothing for `parts.wait_seconds`, not even that it lives, ends the run.
+    `keep` is where rank 0 itself keeps the final model.
     """
 
     def __init__(self, ranks: Ranks, parts: Parts, keep: Keep | None = None) -> None:
@@ -79,7 +81,7 @@ def opened(parts: Parts, ranks: Ranks | None = None) -> Iterator[MpiEngine]:
     """The engine, after these ranks (all by default) have been told to begin."""
     with led() if ranks is None else nullcontext(ranks) as there:
         keep = kept(parts)
-        there.begin(parts.config, parts.task_seconds)
+        there.begin(parts.config, parts.task_seconds, parts.wait_seconds)
         yield MpiEngine(there, parts, keep)
 
 
@@ -105,9 +107,12 @@ class Ranks:
         self.post = Post()
         self.all = [_Rank(number) for number in range(1, size + 1)]
 
-    def begin(self, text: str, seconds: float) -> None:
-        """Let all ranks set themselves up from the configuration as text; clients get so many seconds."""
-        self.seconds = seconds
+    def begin(self, text: str, seconds: float, silence: float) -> None:
+        """Let all ranks set themselves up from the configuration as text.
+
+        Clients get so many seconds, and a rank may be silent for so many.
+        """
+        self.seconds, self.post.watch.patience = seconds, silence
         for rank in self.all:
             self._send(rank, Frame({"begin": text}, {}))
             rank.since = time.monotonic()
@@ -146,7 +151,7 @@ class Ranks:
                 self.post.send(rank.number, b"")
             deadline = time.monotonic() + STOP_SECONDS
             with suppress(Empty, TrainingError):
-                while not all(rank.gone for rank in self.all):
+                while not all(rank.gone or rank.number in self.post.lost for rank in self.all):
                     number, parcel = self.post.receive(max(0.0, deadline - time.monotonic()))
                     rank = self.all[number - 1]
                     rank.gone = "bye" in rank.codec.unwrap(parcel).header
@@ -173,21 +178,36 @@ class Ranks:
 
     def _hear(self, queue: Queue) -> Iterator[tuple[int, int, Frame | str]]:
         """Wait until something happens, and say which rank has done or lost what."""
-        now = time.monotonic()
+        begun = time.monotonic()
+        while True:
+            awaited = self._awaited()
+            nearest = min(map(self._deadline, awaited), default=begun + self.seconds)
+            try:
+                number, parcel = self.post.receive(min(_LOOK, max(0.0, nearest - time.monotonic())))
+            except Empty:
+                if time.monotonic() >= nearest:
+                    yield from self._overdue(awaited, queue)
+                    return
+            else:
+                yield from self._note(self.all[number - 1], parcel)
+                return
+
+    def _awaited(self) -> list[_Rank]:
+        """Who is to answer. If nothing at all is heard of a rank, its client's time begins anew."""
         awaited = [rank for rank in self.all if not rank.late and (rank.places or not rank.ready)]
-        nearest = min((self._deadline(rank) for rank in awaited), default=now + self.seconds)
-        try:
-            number, parcel = self.post.receive(max(0.0, nearest - now))
-        except Empty:
-            if not awaited:
-                raise TrainingError(
-                    f"all ranks are busy with clients that took longer than {self.seconds:g} seconds"
-                ) from None
-            for rank in awaited:
-                if time.monotonic() >= self._deadline(rank):
-                    yield from self._give_up(rank, queue)
-            return
-        yield from self._note(self.all[number - 1], parcel)
+        for rank in awaited:
+            if self.post.watch.quiet(rank.number):
+                rank.since = time.monotonic()
+        return awaited
+
+    def _overdue(self, awaited: list[_Rank], queue: Queue) -> Iterator[tuple[int, int, str]]:
+        if not awaited:
+            raise TrainingError(
+                f"all ranks are busy with clients that took longer than {self.seconds:g} seconds"
+            )
+        for rank in awaited:
+            if time.monotonic() >= self._deadline(rank):
+                yield from self._give_up(rank, queue)
 
     def _deadline(self, rank: _Rank) -> float:
         return rank.since + (self.seconds if rank.ready else _START_SECONDS)
@@ -199,6 +219,7 @@ class Ranks:
             raise TrainingError(f"rank {rank.number} could not start: {frame.header['broken']}")
         if "ready" in frame.header:
             rank.ready, rank.width = True, frame.header["width"]
+            self.post.hosts[rank.number] = printable(frame.header["host"], 100)
         elif (place := rank.places.popleft()) is not None:
             yield rank.number, place, frame.header.get("error") or frame
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heroes.errors import ExchangeError, TrainingError, said
+from heroes.errors import ExchangeError, RankLostError, TrainingError, said
+from heroes.transport.engines.mpi.watch import Watch
 from heroes.transport.engines.mpi.world import state, world
 from heroes.transport.wire import Bytes
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 10.0  # to leave
 _TAG = 7747  # of all messages; an empty one says that it is over
+_ALIVE = b"?"  # of rank 0: are you there? From another: yes
 _LARGEST = 2**31 - 1  # bytes in a message: MPI counts with 32 bits
 _SHORT, _LONG = 1e-4, 2e-3  # seconds between two looks for messages
 
@@ -26,19 +27,24 @@ _SHORT, _LONG = 1e-4, 2e-3  # seconds between two looks for messages
 class Post:
     """Messages to and from other ranks, carried by a thread while this process computes.
 
-    The thread makes every MPI call. `over` is called in it when rank 0 says that the run is over.
+    The thread makes every MPI call, and watches whether the others are there: those of rank 0 are all others,
+    theirs is rank 0. `over` is called in it when rank 0 says that the run is over, or when a rank is lost.
     """
 
     def __init__(self, over: Callable[[], None] = lambda: None) -> None:
+        self.world = world()  # which starts MPI; only then
         from mpi4py import MPI
 
-        self.world = world()
         self.inbox: SimpleQueue[tuple[int, Bytes | Exception]] = SimpleQueue()
+        self.hosts: dict[int, str] = {}  # of ranks, as far as they are known
+        self._asks = self.world.rank == 0
+        self.watch = Watch(range(1, self.world.size) if self._asks else [0])
+        self.lost: set[int] = set()
         self._over = over
         self._status, self._byte = MPI.Status(), MPI.BYTE
         self._outbox: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
-        self._sending: list[tuple[Request, bytes]] = []
-        self._coming: deque[tuple[Request, int, Bytes]] = deque()
+        self._sending: list[tuple[Request, int, bytes]] = []
+        self._coming: list[tuple[Request, int, Bytes]] = []
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="heroes-mpi", daemon=True)
@@ -53,6 +59,8 @@ class Post:
     def receive(self, seconds: float | None = None) -> tuple[int, Bytes]:
         """The next message and who sent it. Raises Empty if none comes in time."""
         sender, parcel = self.inbox.get(timeout=seconds)
+        if isinstance(parcel, RankLostError):
+            raise parcel
         if isinstance(parcel, Exception):
             raise TrainingError(f"MPI failed: {said(parcel)}")
         return sender, parcel
@@ -72,19 +80,28 @@ class Post:
 
     def _carry(self) -> None:
         pause = _SHORT
-        while not (self._closing and self._outbox.empty() and not self._sending):
+        while not (self._closing and self._outbox.empty() and not self._unsent()):
             moved = self._send_more() + self._receive_more() + self._finish()
+            self._look_around()
             pause = _SHORT if moved else min(2 * pause, _LONG)
             self._wake.wait(pause)
             self._wake.clear()
+
+    def _unsent(self) -> bool:
+        return any(to not in self.lost for _, to, _ in self._sending)
 
     def _send_more(self) -> int:
         count = 0
         while not self._outbox.empty():
             to, parcel = self._outbox.get()
-            self._sending.append((self.world.Isend([parcel, self._byte], to, _TAG), parcel))
+            self._send_now(to, parcel)
+            if not parcel:
+                self.watch.leave(to)
             count += 1
         return count
+
+    def _send_now(self, to: int, parcel: bytes) -> None:
+        self._sending.append((self.world.Isend([parcel, self._byte], to, _TAG), to, parcel))
 
     def _receive_more(self) -> int:
         count = 0
@@ -95,13 +112,45 @@ class Post:
         return count
 
     def _finish(self) -> int:
-        """Hand on what has come, in the order in which it came."""
-        self._sending = [(request, parcel) for request, parcel in self._sending if not request.Test()]
-        count = 0
-        while self._coming and self._coming[0][0].Test():
-            _, sender, parcel = self._coming.popleft()
-            self.inbox.put((sender, parcel))
-            if not len(parcel):
-                self._over()
-            count += 1
-        return count
+        """Hand on what has come, each rank's messages in their order; signs of life wait for nothing."""
+        self._sending = [entry for entry in self._sending if not entry[0].Test()]
+        before, unfinished = self._coming, set[int]()
+        self._coming = []
+        for request, sender, parcel in before:
+            waits = len(parcel) != len(_ALIVE) and sender in unfinished
+            if waits or not request.Test():
+                unfinished.add(sender)
+                self._coming.append((request, sender, parcel))
+            else:
+                self._hand_on(sender, parcel)
+        return len(before) - len(self._coming)
+
+    def _hand_on(self, sender: int, parcel: Bytes) -> None:
+        self.watch.hear(sender)
+        if len(parcel) == len(_ALIVE):
+            if not self._asks:
+                self._send_now(sender, _ALIVE)
+            return
+        self.inbox.put((sender, parcel))
+        if not len(parcel):
+            self.watch.leave(sender)
+            self._over()
+
+    def _look_around(self) -> None:
+        """Ask the others whether they are there, and say who is not any more."""
+        if not self.watch.look():
+            return
+        for rank in self.watch.ask() if self._asks else ():
+            self._send_now(rank, _ALIVE)
+        for rank in self.watch.lost():
+            self.lost.add(rank)
+            state.broken = state.lost = True
+            self.inbox.put((rank, RankLostError(self._epitaph(rank))))
+            self._over()
+
+    def _epitaph(self, rank: int) -> str:
+        where = f" on {self.hosts[rank]!r}" if rank in self.hosts else ""
+        return (
+            f"rank {rank}{where} has said nothing for {self.watch.patience:g} seconds (engine.wait_seconds); "
+            "its machine, or the network to it, is gone"
+        )

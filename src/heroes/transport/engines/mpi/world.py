@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from heroes.errors import ConfigError
+from heroes.transport.engines.mpi.launcher import end_launcher
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -20,6 +21,7 @@ class State:
     """Whether all ranks are still there: without them MPI cannot end well."""
 
     broken: bool = False  # some rank did not leave
+    lost: bool = False  # some rank cannot be reached
 
 
 state = State()
@@ -38,9 +40,18 @@ def world() -> Comm:
         raise ConfigError(
             f"engine.name is 'mpi' but there is no MPI ({reason}): pip install 'heroes-fl[mpi]'"
         ) from None
-    atexit.register(lambda: None if state.broken or MPI.Is_finalized() else MPI.Finalize())
+    atexit.register(_leave)
     sys.excepthook = _failing(sys.excepthook)
     return MPI.COMM_WORLD
+
+
+def _leave() -> None:
+    from mpi4py import MPI
+
+    if state.lost:
+        end_launcher()
+    elif not (state.broken or MPI.Is_finalized()):
+        MPI.Finalize()
 
 
 def _failing(hook: Callable[..., object]) -> Callable[..., object]:
