@@ -25,6 +25,7 @@ from heroes.contracts import LocalOptimiser
 from heroes.data import Examples, FederatedData, Progress
 from heroes.errors import ConfigError, DataError, ModelError, TrainingError
 from heroes.fleet.costs import MeanLoss
+from heroes.messages import Floats
 from heroes.models.checking import refuse_another_function, remark_on_cuts, same_buffers
 from heroes.models.family import Build, Family
 from heroes.models.prices import COSTS, Count, Step
@@ -117,6 +118,7 @@ def local_settings(config: Config, aim: Objective) -> LocalSettings:
         up_bits=config.exchange.up_bits,
         scaler=duties.scaler,
         mask_absent_labels=duties.mask_absent_labels,
+        any_width=duties.any_width,
         sends=duties.sends,
     )
 
@@ -167,7 +169,19 @@ def measure_costs(
     extra = [sum(each.nbytes(of_width) for each in local.sends) for of_width in shapes]
     up = np.array([tensors_bytes(of_width, local.up_bits) for of_width in shapes]) + np.array(extra)
     down = np.array([tensors_bytes(of_width, down_bits) for of_width in shapes])
-    return Costs(np.array(step, dtype=float), np.array(dense, dtype=float), up, down)
+    return Costs(_mixed(np.array(step, dtype=float), local.any_width), np.array(dense, dtype=float), up, down)
+
+
+def _mixed(step: Floats, any_width: float) -> Floats:
+    """A step of each width on average, if this share of them is at a width drawn from 1 to it.
+
+    >>> _mixed(np.array([1.0, 3.0]), 0.5).tolist()
+    [1.0, 2.5]
+    """
+    if any_width == 0:
+        return step
+    drawn = np.cumsum(step) / np.arange(1, len(step) + 1)
+    return (1 - any_width) * step + any_width * drawn
 
 
 def _flops(

@@ -21,6 +21,7 @@ from heroes.data.examples import Examples
 from heroes.errors import ExchangeError, said
 from heroes.messages import Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
+from heroes.slices.cuts import cut_out
 from heroes.slices.exchange import Upload, pack_update, pack_with_feedback, unpack_update
 
 
@@ -36,6 +37,7 @@ class LocalSettings:
         precision: in what models are computed, "float32" or "bfloat16"; what is moved stays float32.
         sends: what goes back besides the tensors.
         scaler, mask_absent_labels: HeteroFL's extras.
+        any_width: share of steps at a width drawn from 1 to the client's own.
     """
 
     batch_size: int = 32
@@ -49,6 +51,7 @@ class LocalSettings:
     up_bits: int = 32
     scaler: bool = False
     mask_absent_labels: bool = False
+    any_width: float = 0.0
     sends: tuple[Extra, ...] = ()
 
 
@@ -153,7 +156,8 @@ class Trainer:
         """Run the optimiser; the mean loss over the steps, and the tensors at the end."""
         settings, assignment = self.settings, task.assignment
         factors = settings.train_in == "factors"
-        model = self.model("composed" if factors else "dense", assignment.selection.width)
+        widest, widths = assignment.selection.width, self._widths(task)
+        model = self.model("composed" if factors else "dense", widest)
         received = task.tensors if factors else self.family.plain_weights(task.tensors)
         model.load(received)
         model.module.train()
@@ -161,7 +165,9 @@ class Trainer:
         step = settings.optimiser.begin(parameters)
         total = torch.zeros((), device=self.device)
         for inputs, targets in batches:
-            loss = settings.objective.loss.mean(self._scores(model, inputs, labels), targets)
+            loss = settings.objective.loss.mean(
+                self._scores(model, widest, next(widths), inputs, labels), targets
+            )
             total += loss.detach()
             for term in settings.terms:
                 loss = loss + term(model, received)
@@ -173,13 +179,33 @@ class Trainer:
                 parameter.grad = None
         return float(total) / assignment.tau, model.read()
 
-    def _scores(self, model: LocalModel, inputs: Tensor, labels: tuple[int, ...]) -> Tensor:
-        scores = model(inputs)
+    def _widths(self, task: Task) -> Iterator[int]:
+        """The width of every step."""
+        widest, share = task.assignment.selection.width, self.settings.any_width
+        rng = np.random.default_rng(seeds.number(task.seed, "widths"))
+        while True:
+            drawn = share > 0 and rng.random() < share
+            yield int(rng.integers(1, widest + 1)) if drawn else widest
+
+    def _scores(
+        self, model: LocalModel, widest: int, width: int, inputs: Tensor, labels: tuple[int, ...]
+    ) -> Tensor:
+        """What the model, or its leading part of this width, makes of a batch in training."""
+        scores = model(inputs) if width == widest else self._of_part(model, widest, width, inputs)
         if not self.settings.mask_absent_labels:
             return scores
         held = torch.zeros(scores.shape[1], device=scores.device)
         held[list(labels)] = 1.0
         return scores * held
+
+    def _of_part(self, model: LocalModel, widest: int, width: int, inputs: Tensor) -> Tensor:
+        """The scores of a model of this width that has its values from the leading part of a wider one."""
+        factors = self.settings.train_in == "factors"
+        part = self.model("composed" if factors else "dense", width)
+        part.module.train()
+        whole = {name: p.reshape(model.shapes[name]) for name, p in model.parameters.items()}
+        cut = self.family.cut_within(widest, width, "factors" if factors else "weights")
+        return part(inputs, cut_out(whole, cut))
 
 
 def sent_along(extras: tuple[Extra, ...], seen: Seen) -> dict[str, Tensor]:

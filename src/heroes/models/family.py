@@ -9,15 +9,17 @@ Nothing is declared by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils import parametrize
 
 from heroes.messages import Selection
 from heroes.models import layers
 from heroes.models.parameters import COMPOSED, GROUPED, SHARED, Build, Parameter, built, detect, group_indices
+from heroes.slices.blocks import grid_selection
 from heroes.slices.compose import Layout, compose, decompose, empty_factors, initial_factors, mean_square
 from heroes.slices.cuts import Cut, Slice
 
@@ -48,20 +50,38 @@ class LocalModel:
             if holder._buffers
         ]
 
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """What the module makes of a batch, computed in bfloat16 if it is set; outputs are float32."""
+    def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
+        """What the module makes of a batch, computed in bfloat16 if it is set; outputs are float32.
+
+        With `tensors` it computes with these instead of its own, and gradients flow back to them.
+        """
         if not self.bfloat16:
-            return self.exactly(inputs)
+            return self.exactly(inputs, tensors)
         with torch.autocast(inputs.device.type, torch.bfloat16):
-            outputs = self.exactly(inputs)
+            outputs = self.exactly(inputs, tensors)
         rounded = isinstance(outputs, Tensor) and outputs.dtype == torch.bfloat16
         return outputs.float() if rounded else outputs
 
-    def exactly(self, inputs: Tensor) -> Tensor:
+    def exactly(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
         """The same in float32; a weight that the module looks up more than once is composed once."""
         with parametrize.cached():
-            outputs: Tensor = self.module(inputs)
+            outputs: Tensor = (
+                self.module(inputs)
+                if tensors is None
+                else functional_call(self.module, self._by_path(tensors), (inputs,))
+            )
         return outputs
+
+    def _by_path(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors under the names and in the shapes that the module has for them."""
+        return {
+            path: tensors[self._names[parameter]].view(parameter.shape)
+            for path, parameter in self.module.named_parameters()
+        }
+
+    @cached_property
+    def _names(self) -> dict[nn.Parameter, str]:
+        return {parameter: name for name, parameter in self.parameters.items()}
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
@@ -181,7 +201,16 @@ class Family:
 
     def cut(self, selection: Selection) -> Cut:
         """Where the tensors of a selection lie in the global tensors."""
-        return self._cut(selection)
+        return self._cut(selection, self.max_width)
+
+    def cut_within(self, width: int, narrow: int, holds: str) -> Cut:
+        """Where the leading `narrow` channel groups lie in the tensors of a client of this width.
+
+        They are "weights" or "factors".
+        """
+        if holds == "weights":
+            return self._weight_cut(tuple(range(narrow)), width)
+        return self._cut(grid_selection(tuple(range(narrow)), width), width)
 
     @property
     def classifier(self) -> tuple[str, ...]:
@@ -202,21 +231,23 @@ class Family:
 
     def cut_weights(self, groups: tuple[int, ...]) -> Cut:
         """Where the plain weights of some channel groups lie in the full-width weights."""
-        return self._weight_cut(groups)
+        return self._weight_cut(groups, self.max_width)
 
-    def _make_weight_cut(self, groups: tuple[int, ...]) -> Cut:
-        if groups == tuple(range(self.max_width)):
+    def _make_weight_cut(self, groups: tuple[int, ...], width: int) -> Cut:
+        """From the weights of a model of this width."""
+        if groups == tuple(range(width)):
             return {p.name: Slice(p.name) for p in self.parameters}
         return {
             p.name: Slice(
                 p.name,
-                tuple((axis, group_indices(sizes, groups, self.max_width)) for axis, sizes in p.scaled_axes),
+                tuple((axis, group_indices(sizes, groups, width)) for axis, sizes in p.scaled_axes),
             )
             for p in self.parameters
         }
 
-    def _make_cut(self, selection: Selection) -> Cut:
-        everything = tuple(range(self.max_width)), tuple(range(self.max_width**2))
+    def _make_cut(self, selection: Selection, width: int) -> Cut:
+        """From the factors of a model of this width."""
+        everything = tuple(range(width)), tuple(range(width**2))
         whole = (selection.groups, selection.pieces) == everything
         cut: dict[str, Slice] = {}
         for p in self.parameters:
@@ -226,7 +257,7 @@ class Family:
                 cut[p.basis] = Slice(p.basis)
                 cut[p.coefficient] = Slice(p.coefficient, ((0, torch.tensor(selection.pieces)),))
             else:
-                indices = group_indices(p.sizes, selection.groups, self.max_width)
+                indices = group_indices(p.sizes, selection.groups, width)
                 cut[p.name] = Slice(p.name, ((p.axis, indices),))
         return cut
 

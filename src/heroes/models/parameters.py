@@ -98,10 +98,8 @@ def detect(build: Build, max_width: int, rank_ratio: float) -> tuple[Parameter, 
     for width in widths[1:]:
         if shapes[width].keys() != shapes[1].keys():
             odd = sorted(shapes[width].keys() ^ shapes[1].keys())[0]
-            raise ModelError(
-                f"parameter {odd!r} exists at width 1 or {width} but not at both; widths may differ in sizes "
-                "only"
-            )
+            both = f"width 1 or {width} but not at both"
+            raise ModelError(f"parameter {odd!r} exists at {both}; widths may differ in sizes only")
     sites = _sites(modules[1])
     found = tuple(
         _classify(name, {w: shapes[w][name] for w in widths}, sites[name], modules[1], max_width, rank_ratio)

@@ -37,7 +37,7 @@ def take(whole: Tensor, piece: Slice) -> Tensor:
     """The slice as a tensor of its own."""
     part = whole
     for axis, indices in piece.axes:
-        part = part.index_select(axis, indices)
+        part = part.index_select(axis, indices.to(part.device))
     return part.clone() if part is whole else part
 
 

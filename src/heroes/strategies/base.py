@@ -65,6 +65,8 @@ class Duties:
         sends: what goes back besides the tensors.
         scaler: multiply hidden activations by what a narrow model lacks in width.
         mask_absent_labels: leave classes that a client does not hold out of its loss.
+        any_width: share of steps that train the leading part of a client's slice, at a width drawn from 1
+            to its own, instead of all of it.
     """
 
     probes: int = 0
@@ -72,6 +74,7 @@ class Duties:
     sends: tuple[Extra, ...] = ()
     scaler: bool = False
     mask_absent_labels: bool = False
+    any_width: float = 0.0
 
 
 class Strategy(Section):

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from heroes.fields import NotNegative, Positive, Whole
+from heroes.fields import NotNegative, Positive, Share, Whole
 from heroes.messages import Cohort, Facts, Floats, Integers, Plan, ServerState, Tensors
 from heroes.planning.belief import believed
 from heroes.planning.loads import Load, assignments
@@ -84,6 +84,9 @@ class Heroes(Strategy):
     """mu_max: seconds a local step may take; or what a step of the complete model takes on the fastest device
     class: shared is that of the dense model, the same for all strategies, own that of the model it trains
     """
+    any_width: Share = 0.0
+    """share of a client's steps that train the leading part of its slice, of a width drawn from 1 to its own
+    """
     threshold: Positive | None = None
     """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
 
@@ -108,7 +111,7 @@ class Heroes(Strategy):
         return self
 
     def duties(self, probes: int) -> Duties:
-        return Duties(probes=probes if self._estimates else 0)
+        return Duties(probes=probes if self._estimates else 0, any_width=self.any_width)
 
     def reveals(self) -> str | None:
         return (

@@ -6,40 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from heroes.client.evaluation import evaluate, testing
-from heroes.client.training import Trainer, one_thread
-from heroes.data.examples import FederatedData
-from heroes.fleet.faults import Mask
+from heroes.client.training import one_thread
 from heroes.messages import Assignment, Lost, Score, Task, Tensors, Update
 from heroes.transport.opening import Parts
-
-
-class Scoring:
-    """Tests models on one thread of this process, for engines whose clients do not test.
-
-    Unless an engine says otherwise, everybody can be asked and nobody keeps the final model.
-    """
-
-    def __init__(self, trainer: Trainer, data: FederatedData, batch_size: int = 500) -> None:
-        self.trainer = trainer
-        self.data = data
-        self.batch_size = batch_size
-
-    def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
-        def found() -> Score:
-            with one_thread(), testing():
-                trainer = self.trainer
-                model, objective = trainer.loaded(tensors, width), trainer.settings.objective
-                return evaluate(model, self.data.tested(sample), self.batch_size, trainer.device, objective)
-
-        return found
-
-    def present(self) -> Mask | None:
-        """Everybody can be asked."""
-        return None
-
-    def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
-        """Nobody keeps a model."""
+from heroes.transport.workers.scoring import Scoring
 
 
 class InProcessEngine(Scoring):
@@ -53,6 +23,9 @@ class InProcessEngine(Scoring):
                 yield self.trainer.answer(
                     make_task(assignment), self.data.train, self.data.shares[assignment.client]
                 )
+
+    def present(self) -> None:
+        """Everybody can be asked."""
 
 
 @contextmanager

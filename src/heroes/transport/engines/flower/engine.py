@@ -31,10 +31,10 @@ from heroes.transport.engines.flower.messages import (
     tensors_of,
     values_of,
 )
-from heroes.transport.engines.in_process import Scoring
 from heroes.transport.opening import Parts
 from heroes.transport.wire import Frame, Parcels, read_update
 from heroes.transport.workers.pool import cores
+from heroes.transport.workers.scoring import Scoring
 
 _SHORT, _LONG = 0.01, 0.25  # seconds between two looks for messages
 _QUIET_SECONDS = 3.0  # of waiting for nodes, before anybody is told

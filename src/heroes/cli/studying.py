@@ -1,0 +1,74 @@
+"""`heroes study`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heroes.cli import options
+from heroes.cli.app import app
+from heroes.cli.console import err_console, print_table
+from heroes.studies import plans
+from heroes.studies.kept import Store
+from heroes.studies.making import make, missing, outcomes
+from heroes.studies.tables import table
+
+_WHAT = "Studies that come with heroes (see --list), or TOML files."
+Names = Annotated[list[str] | None, typer.Argument(metavar="STUDY …", help=_WHAT)]
+Results = Annotated[Path, typer.Option(help="Where small results are kept, and looked for.")]
+Runs = Annotated[Path, typer.Option(help="Where run folders are while they are needed.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at the same time, each in one thread.")]
+Listed = Annotated[
+    bool, typer.Option("--list", help="Say which studies there are, and what is kept of them.")
+]
+Only = Annotated[bool, typer.Option("--tables", help="Run nothing: tables of what is kept.")]
+
+
+@app.command("study")
+def study_command(
+    names: Names = None,
+    results: Results = Path("results"),
+    runs: Runs = Path("runs/studies"),
+    jobs: Jobs = 2,
+    listed: Listed = False,
+    only_tables: Only = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make the runs of a study that are missing, keep them as small files, and show what they came to."""
+    store = Store(results)
+    if listed or not names:
+        _list(store)
+        return
+    for plan in [plans.read(name) for name in names]:
+        rows = list(plans.rows(plan))
+        todo = missing(rows, store)
+        if todo and not only_tables:
+            make(todo, store, runs, jobs, _Progress(plan.name, len(todo), quiet).heard)
+        print_table(table(plan, list(outcomes(rows, store))))
+
+
+def _list(store: Store) -> None:
+    for name in plans.names():
+        plan = plans.read(name)
+        rows = list(plans.rows(plan))
+        wanted = sum(len(row.configs) for row in rows)
+        there = wanted - len(missing(rows, store))
+        print(f"{name:14} {there:3} of {wanted} runs kept. {plan.about}")
+
+
+class _Progress:
+    """Says how far a study is, a line for every run that ends."""
+
+    def __init__(self, name: str, total: int, quiet: bool) -> None:
+        self.name, self.total, self.quiet = name, total, quiet
+        self.done, self.began = 0, time.monotonic()
+
+    def heard(self, what: str) -> None:
+        self.done += 1
+        left = (time.monotonic() - self.began) / self.done * (self.total - self.done)
+        if not self.quiet:
+            line = f"{self.name} {self.done} of {self.total}, about {left / 60:.0f} min left; {what}"
+            err_console.print(line, markup=False, soft_wrap=True)

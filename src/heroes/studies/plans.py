@@ -1,0 +1,98 @@
+"""What a study is, as a TOML file says it: a question, an experiment, and the runs that answer it.
+
+about = "How many local steps are best?"
+experiment = "digits"
+seeds = [100, 101]
+budget = 60               # virtual seconds of every run
+targets = [0.9, 0.95]
+
+[settings]                # of every run
+"strategy.pace" = "constant"
+
+[runs."ten steps"]        # one row of the table: a strategy, by default heroes, and its settings
+"strategy.tau_first" = 10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from heroes.errors import ConfigError, did_you_mean
+from heroes.fields import Positive
+from heroes.settings import toml_text
+from heroes.settings.config import Config
+from heroes.settings.recipes import recipe
+
+SHIPPED = Path(__file__).with_name("plans")
+Scalar = bool | int | float | str | list[Any]
+
+
+class Plan(BaseModel):
+    """A study. `lesson` is what was learnt, written when its runs had ended."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = ""
+    about: str
+    experiment: str
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (100, 101)
+    budget: Positive | None = None
+    targets: tuple[float, ...] = ()
+    settings: dict[str, Scalar] = {}
+    runs: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)]
+    lesson: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a study's table, and its runs, one for each seed."""
+
+    label: str
+    configs: tuple[Config, ...]
+
+
+def read(name: str) -> Plan:
+    """The study of this name among those that come with heroes, or in this file."""
+    path = Path(name)
+    if path.suffix != ".toml":
+        if name not in names():
+            known = did_you_mean(name, names())
+            raise ConfigError(f"unknown study {name!r}: {known}; or give the path of a TOML file")
+        path = SHIPPED / f"{name}.toml"
+    try:
+        return Plan.model_validate({"name": path.stem, **toml_text.read(path)})
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {name!r}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{name!r} is not a study: {place}: {first['msg']}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {name!r} as TOML: {error}") from None
+
+
+def names() -> list[str]:
+    """The studies that come with heroes."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def rows(plan: Plan) -> Iterator[Row]:
+    """What there is to run."""
+    for label, settings in plan.runs.items():
+        strategy = settings.get("strategy", "heroes")
+        chosen = {name: value for name, value in settings.items() if name != "strategy"}
+        try:
+            yield Row(label, tuple(_config(plan, str(strategy), chosen, seed) for seed in plan.seeds))
+        except ConfigError as error:
+            raise ConfigError(f"study {plan.name!r}, run {label!r}: {error}") from None
+
+
+def _config(plan: Plan, strategy: str, settings: Mapping[str, Any], seed: int) -> Config:
+    budget = {} if plan.budget is None else {"federation.time_budget": plan.budget}
+    ends = {"federation.rounds": 1_000_000, **budget} if budget else {}
+    return recipe(plan.experiment, strategy).changed({**ends, **plan.settings, **settings, "seed": seed})

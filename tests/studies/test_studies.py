@@ -1,0 +1,150 @@
+"""Studies: read from TOML, run what is missing, keep small files, tell."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from heroes.cli.app import app
+from heroes.cli.commands import run as _run  # noqa: F401 (registers the commands)
+from heroes.errors import ConfigError, RunFolderError
+from heroes.report import load_run
+from heroes.runs.running import run
+from heroes.studies import plans
+from heroes.studies.kept import Store, load_kept
+from heroes.studies.making import missing, outcomes
+from heroes.studies.tables import table
+
+TINY = """
+about = "How many steps?"
+experiment = "digits"
+seeds = [100, 101]
+budget = 6
+targets = [0.1, 0.99]
+
+[settings]
+"federation.clients" = 6
+"federation.cohort" = 2
+"model.max_width" = 2
+"data.test_limit" = 100
+
+[runs."two steps"]
+"strategy.tau_first" = 2
+
+[runs."dense"]
+strategy = "fedavg"
+"strategy.tau" = 3
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+def test_a_study_runs_what_is_missing_keeps_it_and_tells(study: Path, tmp_path: Path) -> None:
+    kept, runs = tmp_path / "results", tmp_path / "runs"
+    command = ["study", str(study), "--results", str(kept), "--runs", str(runs)]
+    first = CliRunner().invoke(app, command)
+    assert first.exit_code == 0, first.output
+    assert len(list(kept.glob("*.json.gz"))) == 4
+    assert list(runs.iterdir()) == []
+    assert "two steps" in first.output
+    assert "2 of 2" in first.output
+    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
+    again = CliRunner().invoke(app, command)
+    assert again.exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
+    assert "kept after" not in again.output
+
+
+def test_what_is_kept_is_small_and_says_what_the_run_folder_does(study: Path, tmp_path: Path) -> None:
+    config = next(plans.rows(plans.read(str(study)))).configs[0].changed({"engine.name": "in_process"})
+    store = Store(tmp_path / "results")
+    assert store.find(config) is None
+    run(config, out=tmp_path / "run")
+    store.add(tmp_path / "run")
+    fresh = Store(tmp_path / "results")
+    found, whole = fresh.find(config), load_run(tmp_path / "run")
+    assert found is not None
+    assert [row.scores for row in found.rows] == [
+        {name: float(f"{score:.6g}") for name, score in row.scores.items()} for row in whole.rows
+    ]
+    assert [client.width for row in found.rows for client in row.clients] == [
+        client.width for row in whole.rows for client in row.clients
+    ]
+    assert found.path.stat().st_size < 300 * len(found.rows) + 1500
+    assert fresh.find(config.changed({"seed": 7})) is None
+    assert fresh.find(config.changed({"engine.name": "processes"})) is not None
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:40]), "is not a kept result"),
+        (lambda path: path.write_bytes(b"{}"), "is not a kept result"),
+        (lambda path: path.write_bytes(gzip.compress(b'{"records": []}')), "is not a kept result"),
+        (
+            lambda path: path.write_bytes(
+                gzip.compress(
+                    json.dumps(
+                        json.loads(gzip.decompress(path.read_bytes())) | {"config": {"no_such": 1}}
+                    ).encode()
+                )
+            ),
+            "does not fit this version",
+        ),
+    ],
+)
+def test_a_damaged_file_is_named(study: Path, tmp_path: Path, damage, said: str) -> None:
+    config = next(plans.rows(plans.read(str(study)))).configs[0].changed({"federation.time_budget": 1})
+    run(config.changed({"engine.name": "in_process"}), out=tmp_path / "run")
+    path = Store(tmp_path).add(tmp_path / "run").path
+    damage(path)
+    with pytest.raises(RunFolderError, match=said):
+        load_kept(path)
+    with pytest.raises(RunFolderError, match=path.name):
+        Store(tmp_path).find(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("about = 1", "is not a study: about"),
+        (TINY.replace("[runs.", "[rums."), "is not a study"),
+        (TINY + '"strategy.no_such" = 1\n', "run 'dense'.*no_such"),
+        ("x =", "cannot read"),
+        (TINY.replace("experiment", "experimend"), "is not a study"),
+    ],
+)
+def test_a_wrong_file_gives_a_sentence(study: Path, text: str, said: str) -> None:
+    study.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        list(plans.rows(plans.read(str(study))))
+
+
+def test_an_unknown_study_is_named_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"unknown study 'leevers'.*levers"):
+        plans.read("leevers")
+
+
+@pytest.mark.parametrize("name", plans.names())
+def test_every_study_that_comes_with_heroes_can_be_run(name: str) -> None:
+    plan = plans.read(name)
+    rows = list(plans.rows(plan))
+    keys = [config.model_dump_json() for row in rows for config in row.configs]
+    assert len(set(keys)) == len(keys), "two rows are the same run"
+
+
+def test_rows_without_runs_are_told_too(study: Path, tmp_path: Path) -> None:
+    plan = plans.read(str(study))
+    rows = list(plans.rows(plan))
+    store = Store(tmp_path / "none")
+    assert [config.seed for _, config in missing(rows, store)] == [100, 100, 101, 101]
+    assert [row[1] for row in table(plan, list(outcomes(rows, store))).rows] == ["0 of 2", "0 of 2"]
