@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -226,7 +226,7 @@ def _lay_out(module: nn.Module) -> None:
             parameter.data = parameter.data.to(memory_format=torch.channels_last)
 
 
-def scaled_layers(module: nn.Module) -> list[nn.Module]:
+def scaled_layers(module: nn.Module) -> Sequence[nn.Module]:
     """What the scaler scales: the outputs of all convolutions and linear layers but the last."""
     layers: list[nn.Module] = [
         m for m in module.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))
