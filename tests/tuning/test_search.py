@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hand_made import record
@@ -12,6 +13,7 @@ from heroes.errors import ConfigError, RunFolderError
 from heroes.settings import tuned_files
 from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
+from heroes.strategies.base import SameTau
 from heroes.tuning.outcome import markdown, settings_file, tables
 from heroes.tuning.results import Book, Trial, described, result_of
 from heroes.tuning.search import Search
@@ -60,6 +62,25 @@ def test_the_stages_lead_to_the_best_settings_and_are_not_made_twice(tmp_path: P
     assert made(search(tmp_path), by_rate) == []
 
 
+class Limited(SameTau):
+    """A strategy with two ways to limit steps, the first of which is the default."""
+
+    name: Literal["limited"] = "limited"
+    """the strategy"""
+    step_limit: Literal["shared", "own"] = "shared"
+    """the limit"""
+
+
+def test_what_is_the_default_anyway_is_not_tried_again(tmp_path: Path) -> None:
+    found = search(tmp_path)
+    found.bases = {"limited": base().with_strategy(Limited())}
+    trials = made(found, lambda trial: [0.6 if "strategy.step_limit" in trial.settings else 0.5] * 4)
+    limits = [trial.settings.get("strategy.step_limit") for trial in trials]
+    assert "shared" not in limits
+    assert limits.count("own") == 2
+    assert found.candidates("limited")[0].settings["strategy.step_limit"] == "own"
+
+
 def test_the_results_file_alone_says_what_is_done(tmp_path: Path) -> None:
     whole = search(tmp_path / "here")
     made(whole, by_rate)
@@ -72,6 +93,15 @@ def test_the_results_file_alone_says_what_is_done(tmp_path: Path) -> None:
     assert rest.book.torn
     assert len(made(rest, by_rate)) == 7
     assert rest.candidates("fedavg")[0] == whole.candidates("fedavg")[0]
+
+
+def test_a_last_line_without_its_end_is_kept_if_it_is_whole(tmp_path: Path) -> None:
+    made(search(tmp_path), by_rate)
+    file = tmp_path / "digits.jsonl"
+    text = file.read_text()
+    file.write_text(text.rstrip("\n"))
+    assert made(search(tmp_path), by_rate) == []
+    assert file.read_text() == text
 
 
 def test_equal_scores_are_decided_by_time(tmp_path: Path) -> None:

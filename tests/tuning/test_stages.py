@@ -2,9 +2,10 @@
 fields."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import BeforeValidator
 
 from heroes.errors import ConfigError
 from heroes.settings.config import Config
@@ -22,7 +23,7 @@ class Limited(SameTau):
 
     name: Literal["limited"] = "limited"
     """the strategy"""
-    step_limit: float | Literal["shared", "own"] = "shared"
+    step_limit: Annotated[float | Literal["shared", "own"], BeforeValidator(lambda given: given)] = "shared"
     """the limit"""
 
 

@@ -109,20 +109,26 @@ class Book:
             self._read()
 
     def _read(self) -> None:
-        *whole, tail = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
-        for number, line in enumerate(whole, 1):
+        *whole, tail = self.path.read_bytes().split(b"\n")
+        self.results += [self._result(line, number) for number, line in enumerate(whole, 1)]
+        if tail:  # the process that wrote it was killed, or an editor left out the last end of a line
             try:
-                self.results.append(_RESULT.validate_json(line, strict=True))
-            except ValidationError as error:
-                why = error.errors()[0]
-                place = ".".join(map(str, why["loc"])) or "it"
-                raise RunFolderError(
-                    f"line {number} of {str(self.path)!r} is damaged: {place}: {why['msg']}; take the line "
-                    "out, and its trial is made again"
-                ) from None
-        self.torn = tail != ""
-        if self.torn:  # its process was killed while it wrote: that trial is not on record
-            os.truncate(self.path, sum(len(line.encode()) + 1 for line in whole))
+                self.results.append(_RESULT.validate_json(tail, strict=True))
+                _append(self.path, "\n")
+            except ValidationError:
+                self.torn = True
+                os.truncate(self.path, self.path.stat().st_size - len(tail))
+
+    def _result(self, line: bytes, number: int) -> Result:
+        try:
+            return _RESULT.validate_json(line, strict=True)
+        except ValidationError as error:
+            why = error.errors()[0]
+            place = ".".join(map(str, why["loc"])) or "it"
+            raise RunFolderError(
+                f"line {number} of {str(self.path)!r} is damaged: {place}: {why['msg']}; take the line out, "
+                "and its trial is made again"
+            ) from None
 
     def find(self, trial: Trial) -> Result | None:
         """What this very trial came to, if it was made."""
@@ -132,10 +138,7 @@ class Book:
     def add(self, result: Result) -> None:
         """Write a result down."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(result), allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _append(self.path, json.dumps(asdict(result), allow_nan=False) + "\n")
         self.results.append(result)
 
     def refuse_others(self, bases: Mapping[str, Config], searched: Iterable[str]) -> None:
@@ -152,6 +155,13 @@ class Book:
                         f"{str(self.path)!r} holds trials of {result.strategy} with {_told(key, before)}, "
                         f"but now it is {_told(key, after)}; choose another --out, or the settings of before"
                     )
+
+
+def _append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _same(result: Result, trial: Trial) -> bool:
