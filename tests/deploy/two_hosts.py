@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,11 +48,13 @@ class Hosts:
     jobs: list[Job] = field(default_factory=list)
 
     def __enter__(self) -> Hosts:
+        if shutil.which("ip") is None:
+            raise NoNamespacesError("there is no ip command; make hosts installs it")
         try:
             self._make()
-        except (OSError, subprocess.CalledProcessError) as error:
+        except subprocess.CalledProcessError as error:
             self.__exit__(None, None, None)
-            raise NoNamespacesError(str(getattr(error, "stderr", None) or error).strip()) from error
+            raise NoNamespacesError(error.stderr.strip()) from error
         return self
 
     def __exit__(
@@ -69,12 +72,11 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", self.space(name)], capture_output=True, check=False)
 
     def _make(self) -> None:
-        ends = [f"heroes{os.getpid()}{letter}" for letter in "ab"]
         for name in NAMES:
             _ip("netns", "add", self.space(name))
-        _ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-        for name, address, end in zip(NAMES, ADDRESSES, ends, strict=True):
-            _ip("link", "set", end, "netns", self.space(name), "name", "cable")
+        one, two = map(self.space, NAMES)
+        _ip("link", "add", "cable", "netns", one, "type", "veth", "peer", "name", "cable", "netns", two)
+        for name, address in zip(NAMES, ADDRESSES, strict=True):
             _ip("-n", self.space(name), "address", "add", f"{address}/24", "dev", "cable")
             for device in ("lo", "cable"):
                 _ip("-n", self.space(name), "link", "set", device, "up")

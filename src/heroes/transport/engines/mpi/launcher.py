@@ -9,7 +9,7 @@ from pathlib import Path
 
 _NAMES = {"mpiexec", "mpirun", "prterun", "orterun", "mpiexec.hydra"}
 # politely, soon again, which Open MPI takes for "at once", and for good; no more once it has gone
-_END = "sleep 5; kill -TERM {0} && sleep 1 && kill -TERM {0} && sleep 3 && kill -KILL {0}"
+_END = "sleep 10; kill -TERM {0} && sleep 1 && kill -TERM {0} && sleep 3 && kill -KILL {0}"
 
 
 def end_launcher() -> None:
