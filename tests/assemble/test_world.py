@@ -5,9 +5,11 @@ import pytest
 import torch
 
 import heroes
+from heroes.assemble.clients import torch_devices
 from heroes.assemble.world import federated
 from heroes.data import Dataset, Examples
-from heroes.settings.config import parse
+from heroes.errors import ConfigError
+from heroes.settings.config import Config, parse
 
 
 def rare(partition: str) -> list[str]:
@@ -44,3 +46,22 @@ def test_the_digits_are_used_nearly_all_and_nothing_is_said() -> None:
     config = {"federation": {"clients": 40, "cohort": 1, "rounds": 1}, "engine": {"name": "in_process"}}
     heroes.run(parse(config), on_progress=lambda what, done, total: said.append(what))
     assert not [text for text in said if "training examples" in text]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [((), ["cuda:0", "cuda:1", "cuda:2"]), ((2,), ["cuda:2"]), ((2, 0), ["cuda:2", "cuda:0"])],
+)
+def test_engine_devices_chooses_among_the_gpus(monkeypatch, wanted, found):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    config = Config().changed({"training.device": "cuda", "engine.devices": wanted})
+    assert [str(device) for device in torch_devices(config)] == found
+    with pytest.raises(ConfigError, match=r"engine\.devices has 3, but this machine's GPUs are 0 to 2"):
+        torch_devices(config.changed({"engine.devices": (0, 3)}))
+
+
+def test_engine_devices_without_gpus_is_a_mistake():
+    config = Config().changed({"training.device": "cpu", "engine.devices": (0,)})
+    with pytest.raises(ConfigError, match=r"engine\.devices is \[0\], but clients train on cpu"):
+        torch_devices(config)

@@ -126,6 +126,7 @@ WRONG = {
     "checkpoint.every": [-1, 0.5, "x"],
     "engine.name": ["in_proces"],
     "engine.workers": [-1, 1.5, "x"],
+    "engine.devices": [[-1], ["cuda:0"], 1.5],
     "engine.start": ["forks", 1],
     "engine.task_seconds": [0, -1.0, "x"],
     "engine.wait_seconds": [0, -1.0, "x"],

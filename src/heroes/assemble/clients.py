@@ -44,7 +44,7 @@ def at_clients(
 ) -> tuple[Trainer, FederatedData]:
     """The trainer, and all data, shared out over the clients. `seed` replaces the configured one."""
     seed = config.seed if seed is None else seed
-    device = torch_device(config.training.device)
+    device = torch_devices(config)[0]
     settings = local_settings(config, objective(config, own))
     if own.model is None:
         named_model(config.model.name)  # before data is read, which may take long
@@ -246,6 +246,22 @@ def remark(family: Family, train: Examples, progress: Progress | None) -> None:
         said = remark_on_cuts(family, inputs)
     if said is not None:
         progress(said, 0, None)
+
+
+def torch_devices(config: Config) -> tuple[torch.device, ...]:
+    """Where clients train: the configured device, or the GPUs among which workers are shared out."""
+    device, wanted = torch_device(config.training.device), config.engine.devices
+    if device.type != "cuda":
+        if wanted:
+            raise ConfigError(
+                f"engine.devices is {list(wanted)}, but clients train on {device.type}: it chooses among "
+                "GPUs; leave it out, or use training.device = 'cuda'"
+            )
+        return (device,)
+    there = torch.cuda.device_count()
+    if strange := [number for number in wanted if number >= there]:
+        raise ConfigError(f"engine.devices has {strange[0]}, but this machine's GPUs are 0 to {there - 1}")
+    return tuple(torch.device("cuda", number) for number in wanted or range(there))
 
 
 def torch_device(name: str) -> torch.device:

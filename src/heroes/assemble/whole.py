@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from heroes.assemble import server as parts_of_server
-from heroes.assemble.clients import at_clients, at_node, in_precision, remark, settled
+from heroes.assemble.clients import at_clients, at_node, in_precision, remark, settled, torch_devices
 from heroes.assemble.elsewhere import received, sent
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.server import planned
@@ -148,6 +148,7 @@ def engine_parts(
         asked=math.ceil(config.federation.cohort * config.server.oversample),
         least=config.server.at_least,
         workers=e.workers,
+        devices=torch_devices(config),
         start=None if e.start == "auto" else e.start,
         task_seconds=e.task_seconds,
         wait_seconds=e.wait_seconds,

@@ -372,7 +372,9 @@ class EngineConfig(Section):
     name: Literal["processes", "in_process", "mpi", "flower"] = "processes"
     """where clients train: in worker processes, one after the other, on MPI ranks or on Flower's nodes"""
     workers: Annotated[int, Field(ge=0)] = 0
-    """processes, flower: how many workers; 0 is one for each core"""
+    """processes, flower: how many workers; 0 is one for each core, or for each GPU that is used"""
+    devices: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """processes, with CUDA: numbers of the GPUs over which workers are shared out; an empty list is all"""
     start: Literal["auto", "fork", "spawn"] = "auto"
     """processes: how workers start; spawn needs an importable model; auto is fork on Linux with a CPU"""
     task_seconds: Positive = 600.0

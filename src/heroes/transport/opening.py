@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, runtime_checkable
 
+import torch
+
 from heroes.client.training import Trainer
 from heroes.contracts import Engine
 from heroes.data.datasets import Progress
@@ -42,7 +44,8 @@ class Parts:
             it cannot be made elsewhere, because the model or the data are the user's own.
         cohort: how many clients a round wants; `asked` is how many are asked for it, `least` how many must be
             there.
-        workers: how many processes train; 0 is one for each core.
+        workers: how many processes train; 0 is one for each core or GPU.
+        devices: where they train; empty is where the trainer does.
         start: how processes start, "fork" or "spawn"; None is what suits this machine.
         task_seconds: a client that takes longer is given up.
         wait_seconds: for so long the first round waits for clients, and the run for a silent machine.
@@ -63,6 +66,7 @@ class Parts:
     asked: int = 1
     least: int = 1
     workers: int = 0
+    devices: tuple[torch.device, ...] = ()
     start: str | None = None
     task_seconds: float = 600.0
     wait_seconds: float = 300.0

@@ -457,3 +457,29 @@ def test_workers_end_with_a_parent_that_is_killed_and_leave_no_file(tmp_path, st
         process.wait(10)
         wait_until(lambda: session_of(process.pid) == [], 20)
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+DEVICES = tuple(torch.device("cpu", number) for number in range(2))  # to a pool as different as two GPUs
+
+
+@pytest.mark.parametrize(("workers", "start"), [(2, "fork"), (3, "fork"), (2, "spawn")])
+def test_workers_are_shared_out_over_devices_and_so_are_those_that_replace_them(world, workers, start):
+    federation = world.federation()
+    alone, _ = run_round(federation, federation.strategy.begin(0))
+    with processes(federation, workers, devices=DEVICES, start=start) as shared:
+        pool = shared.engine.pool
+        state, _ = run_round(shared, shared.strategy.begin(0))
+        assert [w.device.index for w in pool.workers] == [0, 1, 0][:workers]
+        pool.workers[0].process.kill()
+        wait_until(lambda: not pool.workers[0].process.is_alive())
+        run_round(shared, state)
+        assert sorted(w.device.index for w in pool.workers) == sorted([0, 1, 0][:workers])
+    assert all(torch.equal(alone.tensors[name], value) for name, value in state.tensors.items())
+
+
+def test_one_worker_for_each_gpu_and_one_for_each_core_without_any(world):
+    here = world.federation().engine
+    gpus = [torch.device("cuda", number) for number in range(3)]
+    assert ProcessEngine(here.trainer, here.data, devices=gpus, start="fork").pool.size == 3
+    assert ProcessEngine(here.trainer, here.data, devices=gpus, workers=6, start="fork").pool.size == 6
+    assert ProcessEngine(here.trainer, here.data).pool.size == len(os.sched_getaffinity(0))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from weakref import finalize
+
+import torch
 
 from heroes.client.training import Trainer
 from heroes.data.examples import FederatedData
@@ -23,7 +25,8 @@ class ProcessEngine(WorkerEngine):
     Workers start with the first task; `close` ends them.
 
     Args:
-        workers: how many; 0 is one per core.
+        workers: how many; 0 is one per core, or one per GPU.
+        devices: where they train, shared out evenly; empty is where the trainer does.
         start: "fork" (they share the parent's memory) or "spawn" (they begin anew, and model and transform
             must be importable); by default fork on Linux without an accelerator.
         task_seconds: a client that takes longer is given up.
@@ -36,6 +39,7 @@ class ProcessEngine(WorkerEngine):
         batch_size: int = 500,
         *,
         workers: int = 0,
+        devices: Sequence[torch.device] = (),
         start: str | None = None,
         task_seconds: float = 600.0,
         cost: Callable[[Assignment], float] = steps_and_width,
@@ -44,7 +48,9 @@ class ProcessEngine(WorkerEngine):
             raise ConfigError(f"engine.start is {start!r}. Choices: fork, spawn")
         here = "fork" if sys.platform == "linux" and trainer.device.type == "cpu" else "spawn"
         setup = Setup(trainer.family, trainer.settings, trainer.device, data, batch_size)
-        self.pool = Pool(setup, workers or cores(), start or here, task_seconds)
+        where = tuple(devices) or (trainer.device,)
+        usual = cores() if where[0].type == "cpu" else len(where)
+        self.pool = Pool(setup, workers or usual, start or here, task_seconds, where)
         super().__init__(self.pool, data, batch_size, cost, trainer.settings.objective)
         finalize(self, self.pool.close)  # also when nobody calls `close`
 
@@ -61,6 +67,7 @@ def opened(parts: Parts) -> Iterator[ProcessEngine]:
         parts.data,
         parts.batch_size,
         workers=parts.workers,
+        devices=parts.devices,
         start=parts.start,
         task_seconds=parts.task_seconds,
         cost=parts.cost,

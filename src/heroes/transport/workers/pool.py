@@ -11,12 +11,14 @@ import tempfile
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess, SpawnProcess
 from pathlib import Path
+
+import torch
 
 from heroes.errors import ConfigError, ExchangeError, TrainingError
 from heroes.transport.wire import Channel, Frame
@@ -34,6 +36,7 @@ _MAKE = {"fork": ForkProcess, "spawn": SpawnProcess}
 class _Worker:
     process: ForkProcess | SpawnProcess
     channel: Channel
+    device: torch.device
     since: float  # when it began what it does now
     places: deque[int] = field(default_factory=deque)  # what it has been sent; it does the first
     ready: bool = False
@@ -41,9 +44,19 @@ class _Worker:
 
 
 class Pool:
-    """`size` workers, started when they are first needed. `seconds` is how long one task may take."""
+    """`size` workers, started when they are first needed. `seconds` is how long one task may take.
 
-    def __init__(self, setup: Setup, size: int, start: str, seconds: float) -> None:
+    Each trains on one of the devices, by default the setup's, and gets the next task when it is free.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        size: int,
+        start: str,
+        seconds: float,
+        devices: Sequence[torch.device] = (),
+    ) -> None:
         if multiprocessing.current_process().daemon:
             raise ConfigError(
                 "this process may not start others (it is a daemon); use engine.name = 'in_process'"
@@ -54,6 +67,7 @@ class Pool:
         self.size = size
         self.start = start
         self.seconds = seconds
+        self.devices = tuple(devices) or (setup.device,)
         self.workers: list[_Worker] = []
         self._failures = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -160,8 +174,10 @@ class Pool:
         ours, theirs = socket.socketpair()
         ours.settimeout(max(self.seconds, 1.0))
         foreign = [ours, *(w.channel.link for w in self.workers)] if self.start == "fork" else []
+        taken = [w.device for w in self.workers]
+        device = min(self.devices, key=taken.count)  # the first of those with the fewest workers
         process = _MAKE[self.start](
-            target=work, args=(theirs, self._source(), foreign), daemon=True, name="heroes-worker"
+            target=work, args=(theirs, self._source(), foreign, device), daemon=True, name="heroes-worker"
         )
         try:
             with _undisturbed():
@@ -171,7 +187,7 @@ class Pool:
             raise
         finally:
             theirs.close()  # only the worker holds it now: when it ends, we read the end
-        self.workers.append(_Worker(process, Channel(ours), time.monotonic()))
+        self.workers.append(_Worker(process, Channel(ours), device, time.monotonic()))
 
     def _source(self) -> Setup | Path:
         if self.start == "fork":

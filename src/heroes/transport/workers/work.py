@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -27,8 +28,10 @@ from heroes.transport.workers.memory import keep_memory
 from heroes.transport.workers.setup import Setup, read
 
 
-def work(link: socket.socket, source: Setup | Path, foreign: Sequence[socket.socket]) -> None:
-    """Serve the parent until it is gone.
+def work(
+    link: socket.socket, source: Setup | Path, foreign: Sequence[socket.socket], device: torch.device
+) -> None:
+    """Serve the parent until it is gone, training on the device.
 
     `source` is the setup or the folder it is in; `foreign` are other workers' sockets, which a
     fork copied along.
@@ -46,7 +49,9 @@ def work(link: socket.socket, source: Setup | Path, foreign: Sequence[socket.soc
         target=_listen, args=(channel, inbox, source if isinstance(source, Path) else None), daemon=True
     ).start()
     try:
-        setup = read(source) if isinstance(source, Path) else source
+        setup = replace(read(source) if isinstance(source, Path) else source, device=device)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # what a model of the user's calls "cuda" is this one too
         trainer = Trainer(setup.family, setup.settings, setup.device)
     except Exception as error:  # the user's module can fail in any way when it is imported
         channel.send(Frame({"broken": said(error)}, {}))
