@@ -207,8 +207,8 @@ def test_moments_of_an_optimiser_that_is_not_configured_are_refused(folder: Path
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        ([0, 2], "line 2 of .* is of round 3; a line is missing or doubled"),
-        ([0, 1, 1, 2], "line 3 of .* is of round 2; a line is missing or doubled"),
+        ([0, 2], "line 2 of .* is of round 3: a line is missing or doubled"),
+        ([0, 1, 1, 2], "line 3 of .* is of round 2: a line is missing or doubled"),
         ([1, 0, 2], "line 1 of .* is of round 2"),
         ([0, 1], "has 2 rounds, but the checkpoint is of round 3: lines are missing"),
         ([], "has 0 rounds, but the checkpoint is of round 3"),

@@ -107,6 +107,7 @@ WRONG = {
     "strategy.rho": [-1.0, "automatic"],
     "strategy.step_limit": [0, "fast"],
     "strategy.threshold": [0, "x"],
+    "strategy.any_width": [-0.1, 1.5],
     "exchange.up_bits": [3, "8", 64],
     "exchange.down_bits": [4, "x"],
     "exchange.error_feedback": ["yes"],

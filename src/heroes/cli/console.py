@@ -25,6 +25,7 @@ from heroes.settings.config import Config
 _PRETENDED = ("dropout", "upload_loss", "crash", "late", "surplus", "abandoned")  # the cause says it all
 _LONGEST_CELL = 500  # characters
 _SHORT = 16  # characters; what is no longer is not broken if there is room
+_WHOLE = 8  # characters of a cell that is never broken
 _GAP = 3  # characters between the columns of a table
 OnWork = Callable[[str, int, int | None], None]
 
@@ -101,12 +102,16 @@ def print_table(table: Table) -> None:
 
 
 def _narrowed(columns: Sequence[Sequence[str]]) -> list[int]:
-    """Widths for a table that is too wide: at least as the longest words.
+    """Widths for a table that is too wide: at least as the longest words and the shortest cells.
 
     What room is left goes to the columns from the last to the first, so that their cells fit into two lines,
     and then so that they fit into one.
     """
-    widths = [min(_SHORT, _longest([word for text in column for word in text.split()])) for column in columns]
+    words = [
+        [word for text in column for word in ([text] if len(text) <= _WHOLE else text.split())]
+        for column in columns
+    ]
+    widths = [min(_SHORT, _longest(each)) for each in words]
     room = out_console.width - _GAP * (len(columns) - 1) - sum(widths)
     for parts in (2, 1):
         for place in reversed(range(len(columns))):
