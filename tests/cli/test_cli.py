@@ -45,7 +45,7 @@ def test_json_is_alone_on_standard_output_and_quiet_is_quiet(tmp_path: Path) -> 
 def test_a_toml_file_runs(tmp_path: Path) -> None:
     file = tmp_path / "small.toml"
     file.write_text(
-        'task = "digits"\n[federation]\nclients = 12\ncohort = 3\nrounds = 1\n[training]\nprobes = 0\n'
+        'experiment = "digits"\n[federation]\nclients = 12\ncohort = 3\nrounds = 1\n[training]\nprobes = 0\n'
     )
     done = heroes("run", str(file), "--out", str(tmp_path / "r"), "--json", "--quiet")
     assert done.returncode == 0, done.stderr

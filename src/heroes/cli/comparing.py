@@ -125,7 +125,7 @@ class _Asked:
         config = options.configuration(self.experiment, strategy, self.settings, named, self.tuned)
         config = varied(config, variant)
         words = [word for part in parts(variant) for word in part]
-        folder = self.out or Path("runs") / options.folder_name("compare", config.task)
+        folder = self.out or Path("runs") / options.folder_name("compare", config.experiment)
         return Planned(config, folder / options.folder_name(strategy, *words, config.seed), label(variant))
 
 

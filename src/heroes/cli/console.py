@@ -182,7 +182,7 @@ def _every_tenth() -> OnWork:
 @contextmanager
 def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching]:
     """Callbacks for records and for data preparation: a live display on a terminal, lines elsewhere."""
-    name, total = f"{config.task}/{config.strategy.name}", config.federation.rounds
+    name, total = f"{config.experiment}/{config.strategy.name}", config.federation.rounds
     if quiet:
         yield Watching(None, None)
     elif err_console.is_terminal:

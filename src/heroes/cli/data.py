@@ -111,7 +111,7 @@ def plot_command(
         classes = int(labels.max()) + 1
         clients, shown = len(shared.shares), min(len(shared.shares), MOST_DRAWN)
         counts = np.stack([np.bincount(labels[shared.shares[n]], minlength=classes) for n in range(shown)])
-        title = f"{config.task}, partition {config.data.partition}" + (
+        title = f"{config.experiment}, partition {config.data.partition}" + (
             f" ({clients:,} clients)" if shown < clients else ""
         )
         paths = save_figure(label_distribution(counts, title), output)

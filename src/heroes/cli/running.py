@@ -50,7 +50,7 @@ def run_command(
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
     config = options.configuration(experiment, strategy, settings, named)
     launch.refuse_many(config.engine.name)
-    name = options.folder_name(config.task, config.strategy.name, config.seed)
+    name = options.folder_name(config.experiment, config.strategy.name, config.seed)
     folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
     with status("setting up", quiet):
         from heroes.runs.running import run  # torch is loaded here, where it is needed

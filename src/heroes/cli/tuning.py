@@ -61,9 +61,9 @@ def tune_command(
 ) -> None:
     """Find settings that suit each strategy, on held-out examples; say the same again to go on."""
     bases = _bases(experiment, strategies, settings, budget)
-    task = options.folder_name(next(iter(bases.values())).task)
-    out = out or Path("runs") / options.folder_name("tune", task)
-    search = Search(bases, parse_grid(grid or []), Book(out / f"{task}.jsonl"), _seeds(seeds))
+    experiment = options.folder_name(next(iter(bases.values())).experiment)
+    out = out or Path("runs") / options.folder_name("tune", experiment)
+    search = Search(bases, parse_grid(grid or []), Book(out / f"{experiment}.jsonl"), _seeds(seeds))
     if search.book.torn:
         note(f"the last line of {search.book.path} was cut off; its trial is made again")
     search.check()
@@ -72,7 +72,7 @@ def tune_command(
     making = _Making(search, runs or out / "trials", jobs, quiet)
     with _going_on(command, search.book), making.shown():
         search.run(making.make_all)
-    _tell(search, out / task, command, as_json)
+    _tell(search, out / experiment, command, as_json)
 
 
 def _bases(

@@ -30,6 +30,7 @@ from heroes.runs.interrupts import finishing_first
 from heroes.runs.resuming import last_state, rounds_on_record
 from heroes.runs.spending import counting_again
 from heroes.runs.trackers import Audience, chosen
+from heroes.settings import toml_files
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
 from heroes.transport.opening import Opener
@@ -119,7 +120,7 @@ def run(
 
 def _fresh(path: Path, config: Config, own: Own, overwrite: bool) -> RunFolder:
     """The folder of a run that begins."""
-    text, bound = configured.text(config), configured.bound(config)
+    text, bound = toml_files.text(config), configured.bound(config)
     return RunFolder(path, text, own.origins(config), overwrite=overwrite, settings=bound)
 
 
@@ -160,7 +161,7 @@ def resume(
             if done and state.round == len(done) and (reason := rule.reason(done[-1], done[:-1])):
                 return _finished(federation, config, path, origins, state, reason)
             federation = counting_again(federation, path, done, state.round)
-            text = None if before == config else configured.text(config)
+            text = None if before == config else toml_files.text(config)
             kept = RunFolder(path, text, origins, after=state.round, settings=configured.bound(config))
             return _train(federation, config, kept, on_round, audience, state, done)
 
