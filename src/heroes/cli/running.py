@@ -15,7 +15,8 @@ import typer
 
 from heroes.cli import launch, options
 from heroes.cli.app import app
-from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
+from heroes.cli.console import err_console, note, print_summary, status
+from heroes.cli.watching import rounds_in_progress
 from heroes.errors import HeroesError, RankLostError
 from heroes.settings.config import parse_setting
 
