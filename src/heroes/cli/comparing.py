@@ -91,9 +91,9 @@ def compare_command(
         folders = [job.folder for job in planned]
         out = planned[0].folder.parent
     found = compare(load_runs(folders), targets=marks, reference=reference)
-    _tell(found, as_json)
     if out is not None:
         _write(found, out, quiet)
+    _tell(found, as_json)
 
 
 def _refuse_missing(folders: list[Path]) -> None:

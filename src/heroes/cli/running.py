@@ -113,12 +113,12 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 
 def _tell(finished: Run, folder: Path, as_json: bool, report: bool, quiet: bool) -> None:
+    if report:
+        _write_report(folder, quiet)
     if as_json:
         print(json.dumps({"folder": str(folder), **finished.summary().as_json()}))
     else:
         print_summary(finished.summary(), finished.records, folder)
-    if report:
-        _write_report(folder, quiet)
 
 
 def _write_report(folder: Path, quiet: bool) -> None:

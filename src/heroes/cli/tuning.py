@@ -203,8 +203,10 @@ def _minutes(seconds: float) -> str:
 
 
 def _tell(search: Search, path: Path, command: str, as_json: bool) -> None:
-    """Print the best settings, and write the table and the file of settings."""
+    """Write the table and the file of settings, and print the best."""
     best, shown = best_of(search), tables(search)
+    write_whole(path.with_name(f"{path.name}.md"), markdown(shown, command))
+    file = write_whole(path.with_name(f"{path.name}.toml"), settings_file(search, command))
     if as_json:
         found = {name: {"settings": dict(each.settings), "score": each.score} for name, each in best.items()}
         print(json.dumps(found))
@@ -213,6 +215,4 @@ def _tell(search: Search, path: Path, command: str, as_json: bool) -> None:
     for name in search.bases:
         if name not in best:
             note(f"no trial of {name} had a test within the budget, or all failed; try a larger --budget")
-    write_whole(path.with_name(f"{path.name}.md"), markdown(shown, command))
-    file = write_whole(path.with_name(f"{path.name}.toml"), settings_file(search, command))
     err_console.print(f"settings: {file}", markup=False, soft_wrap=True)
