@@ -11,11 +11,12 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import out_console, print_table, status, work_in_progress
+from heroes.cli.helping import PlainGroup
 from heroes.errors import DataError
 from heroes.report import Table, save_figure
 from heroes.report.summary import MEGABYTE
 
-data_app = typer.Typer(no_args_is_help=True, help="Get, list, check and look at data sets.")
+data_app = typer.Typer(cls=PlainGroup, no_args_is_help=True, help="Get, list, check and look at data sets.")
 app.add_typer(data_app, name="data")
 Directory = Annotated[
     Path | None,

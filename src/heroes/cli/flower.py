@@ -15,11 +15,12 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import out_console
+from heroes.cli.helping import PlainGroup
 from heroes.errors import ConfigError
 from heroes.settings.config import Config, parse_setting
 from heroes.settings.toml_files import text as whole_file
 
-flower = typer.Typer(help="Run on Flower's SuperLink and its nodes.", no_args_is_help=True)
+flower = typer.Typer(cls=PlainGroup, help="Run on Flower's SuperLink and its nodes.", no_args_is_help=True)
 app.add_typer(flower, name="flower")
 
 
