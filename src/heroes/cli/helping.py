@@ -4,7 +4,7 @@ are for when click is newer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import get_type_hints
 
 import click
@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 
 class _Formatter(click.HelpFormatter):
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         plain = [(name, text.replace("\\[", "[")) for name, text in rows]
         super().write_dl(plain, col_max, col_spacing)
 

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -44,14 +44,14 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 class _Tolerant(io.FileIO):
     """A file that may be a pipe: when nobody reads it any more, the rest goes nowhere, and work goes on."""
 
-    def write(self, data: ReadableBuffer) -> int | None:
+    def write(self, data: ReadableBuffer) -> int:
         try:
-            return super().write(data)
+            return cast(int, super().write(data))
         except BrokenPipeError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
-            return super().write(data)
+            return cast(int, super().write(data))
 
 
 def _tolerant(stream: TextIO) -> TextIO:
