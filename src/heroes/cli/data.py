@@ -60,7 +60,7 @@ def list_data_command(directory: Directory = None) -> None:
         )
         for entry in listed(directory)
     ]
-    rows.insert(0, ("digits", "bundled", "8x8 handwritten digits of scikit-learn", "nothing to do"))
+    rows.insert(0, ("digits", "bundled", "8x8 handwritten digits", "nothing to do"))
     print_table(
         Table(
             f"data sets in {data_directory(directory)}",

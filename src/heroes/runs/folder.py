@@ -204,7 +204,7 @@ def read_origins(folder: Path) -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     """What the run ran on."""
-    packages = ("heroes-fl", "torch", "numpy", "pydantic", "safetensors", "scikit-learn")
+    packages = ("heroes-fl", "torch", "numpy", "pydantic", "safetensors")
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",

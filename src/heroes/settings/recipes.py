@@ -24,7 +24,7 @@ _PAPER = {
 
 
 def digits(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
-    """scikit-learn's bundled 8x8 digits on 40 small boards: needs no download and takes seconds."""
+    """The bundled 8x8 digits on 40 small boards: needs no download and takes seconds."""
     return _experiment("digits", {}, rounds, seed, strategy)
 
 
