@@ -19,7 +19,7 @@ from heroes.cli import commands  # noqa: F401 (they put themselves into the app)
 from heroes.cli.app import app
 from heroes.cli.console import PlainConsole
 from heroes.cli.options import folder_name
-from heroes.cli.watching import Notices
+from heroes.cli.progress import Notices
 from heroes.errors import RunFolderError
 from heroes.messages import Lost, plain
 

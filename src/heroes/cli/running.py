@@ -16,7 +16,7 @@ import typer
 from heroes.cli import launch, options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, print_summary, status
-from heroes.cli.watching import rounds_in_progress
+from heroes.cli.progress import rounds_in_progress
 from heroes.errors import HeroesError, RankLostError
 from heroes.settings.config import parse_setting
 

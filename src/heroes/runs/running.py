@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor
 
 from heroes import rounds
 from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule
@@ -20,15 +20,16 @@ from heroes.errors import ConfigError
 from heroes.federation import Federation
 from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
-from heroes.report.records import read_records
 from heroes.report.runs import flat
-from heroes.report.summary import Summary
 from heroes.runs import configured, final
 from heroes.runs.configured import extended, of_folder
 from heroes.runs.counting import OnClient, counted
-from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, version_of, write_end
+from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, write_end
 from heroes.runs.interrupts import finishing_first
+from heroes.runs.origin import origin
+from heroes.runs.outcome import Outcome
 from heroes.runs.resuming import last_state, rounds_on_record
+from heroes.runs.served import Served
 from heroes.runs.spending import counting_again
 from heroes.runs.trackers import Audience, chosen
 from heroes.settings import toml_files
@@ -37,8 +38,8 @@ from heroes.strategies.base import Strategy
 from heroes.transport.opening import Opener
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Outcome):
     """A finished run: its configuration, its last state, and its folder, if any, with the records."""
 
     config: Config
@@ -50,26 +51,13 @@ class Run:
         str, ...
     ] = ()  # what was wrong with the folder of a finished run when `resume` came, and is right now
 
-    @cached_property
-    def records(self) -> tuple[RoundRecord, ...]:
-        """What happened, round by round."""
-        return self.kept if self.folder is None else read_records(self.folder).rows
+    @property
+    def served(self) -> Served:
+        return _served(self.federation, self.state)
 
-    def summary(self) -> Summary:
-        """The run in a dozen numbers."""
-        return Summary.of(self.records)
-
-    def model(self, width: int | None = None) -> nn.Module:
-        """The trained model at a width, by default the complete one: a plain module, ready to use."""
-        strategy = self.federation.strategy
-        wanted = strategy.widths[-1] if width is None else width
-        if wanted not in strategy.widths:
-            choices = ", ".join(map(str, strategy.widths))
-            raise ConfigError(f"width is {width!r}: {self.config.strategy.name} serves the widths {choices}")
-        tensors = self.federation.model(self.state, wanted)
-        local = self.federation.family.dense(wanted)
-        local.load(self.federation.family.plain_weights(tensors))
-        return local.module.eval()
+    def trial(self) -> Tensor:
+        assert self.federation.inputs is not None
+        return self.federation.inputs
 
 
 def run(
@@ -163,7 +151,7 @@ def resume(
             state = last_state(path, federation, before, config, done)
             origins, rule = own.origins(config), stop_rule(config)
             if done and state.round == len(done) and (reason := rule.reason(done[-1], done[:-1])):
-                return _finished(federation, config, path, origins, state, reason)
+                return _finished(federation, config, path, origins, state, done[-1], reason)
             federation = counting_again(counted(federation, on_client), path, done, state.round)
             text = None if before == config else toml_files.text(config)
             kept = RunFolder(path, text, origins, after=state.round, settings=configured.bound(config))
@@ -176,6 +164,7 @@ def _finished(
     path: Path,
     origins: Mapping[str, Any],
     state: ServerState[Any],
+    last: RoundRecord,
     reason: str,
 ) -> Run:
     """Complete the folder of a finished run and return the run; an error if nothing is missing."""
@@ -188,16 +177,13 @@ def _finished(
             f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let "
             "it go on"
         )
-    write_end(path, origins, tensors, _origin(federation, state))
+    write_end(path, origins, tensors, origin(config, _served(federation, state), federation.inputs, last))
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)
     return Run(config, state, federation, path, mended=tuple(lacks))
 
 
-def _origin(federation: Federation, state: ServerState[Any]) -> dict[str, Any]:
-    """What is written into the file of the model."""
-    strategy = federation.strategy
-    about = {"round": state.round, "strategy": strategy.name, "width": strategy.widths[-1]}
-    return about | {"version": version_of("heroes-fl")}
+def _served(federation: Federation, state: ServerState[Any]) -> Served:
+    return Served(federation.strategy, federation.family, federation.served(state), state.round)
 
 
 def _audience(track: Sequence[str | Tracker], on_progress: Progress | None) -> Audience:
@@ -224,12 +210,14 @@ def _train(
     every = config.checkpoint.every
     try:
         before = done[: state.round] if state is not None else ()
+        last = before[-1] if before else None
         with audience.during(
             dict(flat(config.model_dump())), folder.path if folder else None, before
         ) as told:
             for step in _steps(federation, config, state, before):
                 with finishing_first():
                     state, record = step
+                    last = record
                     if folder is None:
                         records.append(record)
                     else:
@@ -243,7 +231,8 @@ def _train(
         if folder is not None:
             if state is not None:
                 # also when interrupted
-                folder.write_model(federation.served(state), _origin(federation, state))
+                served = _served(federation, state)
+                folder.write_model(served.tensors, origin(config, served, federation.inputs, last))
             folder.close()
     assert state is not None
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)

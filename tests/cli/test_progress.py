@@ -9,7 +9,7 @@ import pytest
 from hand_made import record
 from rich.console import Console
 
-from heroes.cli.watching import Line
+from heroes.cli.progress import Line
 from heroes.settings.config import Config
 
 
