@@ -92,7 +92,7 @@ def compare_command(
         out = planned[0].folder.parent
     found = compare(load_runs(folders), targets=marks, reference=reference)
     if out is not None:
-        _write(found, out, quiet)
+        write_comparison(found, out, quiet)
     _tell(found, as_json)
 
 
@@ -197,7 +197,7 @@ def _tell(found: Comparison, as_json: bool) -> None:
         note(text)
 
 
-def _write(found: Comparison, out: Path, quiet: bool) -> None:
+def write_comparison(found: Comparison, out: Path, quiet: bool) -> None:
     """The comparison folder: tables as JSON and CSV, pictures, the page."""
     write_whole(out / "comparison.json", json.dumps(found.as_json(), indent=2) + "\n")
     write_whole(out / "comparison.csv", found.as_csv())

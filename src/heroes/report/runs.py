@@ -48,6 +48,8 @@ class RunData:
     torn: bool = False
     environment: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    row: str = ""
+    """what its group is called, if somebody has a name for it"""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -233,6 +235,8 @@ def _matters(key: str, ignoring: tuple[str, ...]) -> bool:
 
 
 def _group_label(run: RunData, firsts: Sequence[RunData], ignoring: tuple[str, ...]) -> str:
+    if run.row:
+        return run.row
     within = differences([other for other in firsts if other.strategy == run.strategy])
     worlds = [_world(other) for other in firsts]
     across = [key for key in worlds[0] if any(world.get(key) != worlds[0][key] for world in worlds)]
