@@ -156,7 +156,7 @@ class Follower:
         strategy = _word(tree, "strategy", "name")
         rounds = _part(tree, "federation").get("rounds")
         return {
-            "experiment": str(tree.get("experiment", tree.get("task", "")))[:_NAME],
+            "experiment": str(tree.get("experiment", ""))[:_NAME],
             "strategy": strategy,
             "colour": colour(strategy),
             "seed": str(tree.get("seed", ""))[:_NAME],
