@@ -26,7 +26,7 @@ from heroes.runs.configured import extended, of_folder
 from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, write_end
 from heroes.runs.interrupts import finishing_first
 from heroes.runs.origin import origin
-from heroes.runs.outcome import Outcome
+from heroes.runs.outcome import TEST_INPUTS, Outcome
 from heroes.runs.resuming import last_state, rounds_on_record
 from heroes.runs.served import Served
 from heroes.runs.spending import counting_again
@@ -53,9 +53,9 @@ class Run(Outcome):
     def served(self) -> Served:
         return _served(self.federation, self.state)
 
-    def trial(self) -> Tensor:
+    def trial(self) -> tuple[Tensor, str]:
         assert self.federation.inputs is not None
-        return self.federation.inputs
+        return self.federation.inputs, TEST_INPUTS
 
 
 def run(
