@@ -5,7 +5,6 @@ Only what was added is read. A run that goes on after an interruption replaces i
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 from collections import Counter
@@ -18,6 +17,7 @@ from heroes.errors import HeroesError, RunFolderError, printable
 from heroes.messages import ClientRecord, RoundRecord
 from heroes.report.metrics import Metric
 from heroes.report.records import read_config, read_record
+from heroes.report.run_plots import counted_blocks
 from heroes.report.style import colour
 
 RECORDS, CONFIG = "records.jsonl", "config.toml"
@@ -171,6 +171,7 @@ class Follower:
         log = [entry for row in rows for entry in self._noted(row)]
         changed = {entry.client for row in rows for entry in row.clients}
         timeline = next((row for row in reversed(rows) if row.clients), last)
+        grid = next((grid for row in reversed(rows) if (grid := counted_blocks(row)) is not None), None)
         return {
             "about": self._about,
             "metric": {"name": metric.name, "scale": metric.scale, "unit": metric.unit},
@@ -178,7 +179,7 @@ class Follower:
             "rows": [_row(row) for row in rows],
             "clients": [self._clients[number].shown(number) for number in sorted(changed)],
             "timeline": _timeline(timeline),
-            "grid": next((grid for row in reversed(rows) if (grid := _grid(row))), None),
+            "grid": None if grid is None else grid.ravel().tolist(),
             "log": log,
             "stopped": last.stopped,
         }
@@ -218,16 +219,6 @@ def _timeline(row: RoundRecord) -> dict[str, Any]:
             for entry in row.clients
         ],
     }
-
-
-def _grid(row: RoundRecord) -> list[float] | None:
-    """The block counters of a round, row by row; None if there is no square of them."""
-    counters = row.facts.get("counters")
-    if not isinstance(counters, (list, tuple)) or not counters:
-        return None
-    numbers = [each for each in counters if isinstance(each, (int, float))]
-    square = math.isqrt(len(counters)) ** 2 == len(counters)
-    return [float(each) for each in numbers] if square and len(numbers) == len(counters) else None
 
 
 def _part(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:

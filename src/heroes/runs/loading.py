@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from heroes import seeds
@@ -18,8 +16,7 @@ from heroes.assemble import Own, OwnData, for_serving, trial_inputs
 from heroes.errors import HeroesError, RunFolderError
 from heroes.messages import RoundRecord, Tensors
 from heroes.models.family import Build
-from heroes.runs import checkpoints, configured
-from heroes.runs.final import ORIGIN
+from heroes.runs import checkpoints, configured, final
 from heroes.runs.folder import CHECKPOINTS, MODEL
 from heroes.runs.outcome import TEST_INPUTS, Outcome
 from heroes.runs.served import Served
@@ -104,14 +101,11 @@ def _final(path: Path) -> tuple[Mapping[str, Any], Tensors | None]:
     if not path.exists():
         return {}, None
     try:
-        with safe_open(path, "pt") as file:
-            about = json.loads((file.metadata() or {}).get(ORIGIN, "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        return final.read(path)
+    except ValueError as error:
         raise RunFolderError(
             f"cannot read {str(path)!r}: {error}; heroes resume writes it again from the last checkpoint"
         ) from None
-    return _mapping(about) or {}, tensors
 
 
 def _mapping(value: Any) -> Mapping[str, Any] | None:
