@@ -6,16 +6,16 @@ Only what was added is read. A run that goes on after an interruption replaces i
 from __future__ import annotations
 
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heroes.errors import HeroesError, RunFolderError, printable
+from heroes.errors import HeroesError, printable
 from heroes.messages import ClientRecord, RoundRecord
 from heroes.report.metrics import Metric
+from heroes.report.now import opened, read_now
 from heroes.report.records import read_config, read_record
 from heroes.report.run_plots import counted_blocks
 from heroes.report.style import colour
@@ -87,6 +87,7 @@ class Follower:
         self._about: dict[str, Any] = {}
         self._flaw: str | None = None
         self._said: str | None = ""  # nothing was said yet
+        self._now: dict[str, Any] | None = None
 
     def news(self) -> dict[str, Any] | None:
         """What is new, or None. `reset` says that what was told before is no longer so."""
@@ -98,10 +99,12 @@ class Follower:
         except (HeroesError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             rows, reset, flaw = [], False, f"cannot be read: {reason}"
-        if not rows and not reset and flaw == self._said:
+        now = read_now(self.folder)
+        if not rows and not reset and flaw == self._said and now == self._now:
             return None
-        self._said = flaw
-        return self._told(rows) | {"reset": reset, "error": None if flaw is None else printable(flaw, _TEXT)}
+        self._said, self._now = flaw, now
+        wrong = None if flaw is None else printable(flaw, _TEXT)
+        return self._told(rows) | {"reset": reset, "error": wrong, "now": now}
 
     def _gone(self) -> str | None:
         """Why there are no records: the run has not begun, or its folder is gone."""
@@ -111,11 +114,8 @@ class Follower:
 
     def _read(self) -> tuple[list[RoundRecord], bool]:
         """The rounds that were added, and whether the file is another than before."""
-        handle = os.open(self.folder / RECORDS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise RunFolderError(f"{RECORDS} is not a plain file")
+        with opened(self.folder / RECORDS) as file:
+            found = os.fstat(file.fileno())
             same = (found.st_dev, found.st_ino)
             reset = self._file != same or found.st_size < self._offset
             if reset:

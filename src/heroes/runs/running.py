@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from heroes.runs.outcome import TEST_INPUTS, Outcome
 from heroes.runs.resuming import last_state, rounds_on_record
 from heroes.runs.served import Served
 from heroes.runs.spending import counting_again
+from heroes.runs.telling import TellingEngine
 from heroes.runs.trackers import Audience, chosen
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
@@ -203,6 +204,8 @@ def _train(
     """Train to the end, from a state or from the beginning, and write everything down as it happens."""
     records: list[RoundRecord] = []  # if they are written nowhere; those of a long run would take much memory
     every = config.checkpoint.every
+    if audience.listens:
+        federation = replace(federation, engine=TellingEngine(federation.engine, audience))
     try:
         before = done[: state.round] if state is not None else ()
         last = before[-1] if before else None
