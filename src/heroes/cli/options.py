@@ -12,8 +12,9 @@ import typer
 
 from heroes.errors import ConfigError
 from heroes.settings import tuned_files
-from heroes.settings.config import Config, load, parse_setting
-from heroes.settings.recipes import recipe
+from heroes.settings.config import Config, parse_setting
+from heroes.settings.recipes import EXPERIMENTS, recipe
+from heroes.settings.toml_files import load
 from heroes.strategies import registry
 
 Experiment = Annotated[
@@ -56,7 +57,7 @@ def configuration(
     strategy = strategy or given.pop("strategy.name", None)
     path = Path(experiment)
     config = (
-        load(path, recipe, strategy)
+        load(path, EXPERIMENTS, strategy)
         if path.suffix == ".toml" or path.is_file()
         else recipe(experiment, strategy)
     )

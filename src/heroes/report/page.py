@@ -143,7 +143,7 @@ def page(found: Comparison) -> str:
         _section("Provenance", _provenance(found.groups)),
     ]
     return PAGE.substitute(
-        title=_name(f"heroes: {found.task}"),
+        title=_name(f"heroes: {found.experiment}"),
         subtitle=_words(
             f"{count} {'run' if count == 1 else 'runs'} of {strategies}. {clock}; traffic is both ways."
         ),

@@ -42,7 +42,7 @@ class RunData:
     label: str
     strategy: str
     seed: int
-    task: str
+    experiment: str
     config: Mapping[str, Any]
     rows: tuple[RoundRecord, ...]
     torn: bool = False
@@ -108,7 +108,7 @@ def load_run(folder: Path | str) -> RunData:
         label=path.resolve().name,
         strategy=_wanted(config, path, "strategy.name", str),
         seed=_wanted(config, path, "seed", int),
-        task=_wanted(config, path, "task", str),
+        experiment=_wanted(config, path, "experiment", str),
         config=config,
         rows=records.rows,
         torn=records.torn,

@@ -49,7 +49,7 @@ def of_width(
 
 def _common(config: Config, served: Served) -> dict[str, Any]:
     return {
-        "experiment": config.task,
+        "experiment": config.experiment,
         "strategy": served.strategy.name,
         "seed": config.seed,
         "round": served.round,

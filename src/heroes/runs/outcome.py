@@ -102,9 +102,9 @@ class Outcome(ABC):
         found, config = self.summary(), self.config
         score = f"{found.metric} {Metric(found.metric).text(found.score)}"
         where = "" if self.folder is None else f", {str(self.folder)!r}"
-        name = f"{config.task}, {config.strategy.name}, seed {config.seed}"
+        name = f"{config.experiment}, {config.strategy.name}, seed {config.seed}"
         return printable(f"<{type(self).__name__}: {name}, {found.rounds} rounds, {score}{where}>", 300)
 
     def _repr_html_(self) -> str:
-        name = f"{self.config.task}, {self.config.strategy.name}, seed {self.config.seed}"
+        name = f"{self.config.experiment}, {self.config.strategy.name}, seed {self.config.seed}"
         return pairs_html([("run", name), *self.summary().lines()])

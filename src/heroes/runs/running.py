@@ -23,6 +23,7 @@ from heroes.models.family import Build
 from heroes.report.runs import flat
 from heroes.runs import configured, final
 from heroes.runs.configured import extended, of_folder
+from heroes.runs.counting import OnClient, counted
 from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, write_end
 from heroes.runs.interrupts import finishing_first
 from heroes.runs.origin import origin
@@ -32,6 +33,7 @@ from heroes.runs.served import Served
 from heroes.runs.spending import counting_again
 from heroes.runs.telling import TellingEngine
 from heroes.runs.trackers import Audience, chosen
+from heroes.settings import toml_files
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
 from heroes.transport.opening import Opener
@@ -73,6 +75,7 @@ def run(
     overwrite: bool = False,
     track: Sequence[str | Tracker] = (),
     on_round: Callable[[RoundRecord], None] | None = None,
+    on_client: OnClient | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
     """Train a federation. Under MPI only rank 0 returns; the others end with `engines.mpi.Served`.
@@ -86,7 +89,8 @@ def run(
         metrics: your own by name, the main one first: functions of all test outputs and targets.
         sampler, engine: your own `heroes.contracts.Sampler`, and what opens an engine (`transport.opening`).
         out: the run folder; `overwrite` replaces a run that it already holds.
-        track: trackers, by name or your own; `on_round` gets every record, `on_progress` news of the data.
+        track: trackers, by name or your own; `on_round` gets every record, `on_client` the round, how many
+            of its clients have answered and how many were asked, `on_progress` news of the data.
     """
     if not isinstance(config, Config):
         raise ConfigError(
@@ -103,12 +107,12 @@ def run(
         ):  # the engine may take long to close
             config = settled(config, federation.precision)
             folder = None if out is None else _fresh(Path(out), config, own, overwrite)
-            return _train(federation, config, folder, on_round, audience)
+            return _train(counted(federation, on_client), config, folder, on_round, audience)
 
 
 def _fresh(path: Path, config: Config, own: Own, overwrite: bool) -> RunFolder:
     """The folder of a run that begins."""
-    text, bound = configured.text(config), configured.bound(config)
+    text, bound = toml_files.text(config), configured.bound(config)
     return RunFolder(path, text, own.origins(config), overwrite=overwrite, settings=bound)
 
 
@@ -125,6 +129,7 @@ def resume(
     engine: Opener | None = None,
     track: Sequence[str | Tracker] = (),
     on_round: Callable[[RoundRecord], None] | None = None,
+    on_client: OnClient | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
@@ -148,8 +153,8 @@ def resume(
             origins, rule = own.origins(config), stop_rule(config)
             if done and state.round == len(done) and (reason := rule.reason(done[-1], done[:-1])):
                 return _finished(federation, config, path, origins, state, done[-1], reason)
-            federation = counting_again(federation, path, done, state.round)
-            text = None if before == config else configured.text(config)
+            federation = counting_again(counted(federation, on_client), path, done, state.round)
+            text = None if before == config else toml_files.text(config)
             kept = RunFolder(path, text, origins, after=state.round, settings=configured.bound(config))
             return _train(federation, config, kept, on_round, audience, state, done)
 

@@ -688,7 +688,11 @@ def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch)
     first = flower_app.lead(settings, parts, grid)
     more = flower_app.lead({**settings, "rounds": 6}, parts, grid)
     assert set(asked) == {None, 0, 1, 2}
-    assert (first.config.task, first.config.model.name, first.config.data.name) == ("clouds", "own", "own")
+    assert (first.config.experiment, first.config.model.name, first.config.data.name) == (
+        "clouds",
+        "own",
+        "own",
+    )
     assert [client.samples for record in more.records for client in record.clients] == [400] * 12
     assert more.records[-1].accuracy > 0.5  # of four classes
     assert not more.records[-1].missing
