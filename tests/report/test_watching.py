@@ -292,10 +292,10 @@ def test_the_round_that_goes_on_is_told_as_clients_come_in(make_run: Make, tmp_p
     with served(folder) as server, tab(tmp_path) as page:
         page.open(server.url)
         told = "document.getElementById('going-name').textContent"
-        page.wait(told, lambda text: text == "Round 2: 0 of 2 have answered")
+        page.wait(told, lambda text: text == "Now: round 2, 0 of 2 have answered")
         with now.open("a") as file:
             file.write(lines({"client": 7, "lost": "finite", "seconds": 1.5}))
-        page.wait(told, lambda text: text == "Round 2: 1 of 2 have answered, 1 of them lost")
+        page.wait(told, lambda text: text == "Now: round 2, 1 of 2 have answered, 1 of them lost")
         assert page.ask("document.querySelectorAll('#now .gone').length") == 1
         append(folder, record(2, 0.6))
         page.wait("document.getElementById('going').hidden")
