@@ -116,7 +116,7 @@ def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
         "loss": own.loss,
         "metrics": own.metrics,
     }
-    same |= {"engine": engine, "on_round": _told, "on_progress": _noted}
+    same |= {"engine": engine, "on_round": _told, "on_progress": _noted, "track": ["live"]}
     with held(folder, _PATIENCE):  # the ServerApp of a SuperLink that was killed may not have noticed yet
         records = folder / "records.jsonl"
         if records.is_file() and records.stat().st_size:

@@ -39,12 +39,13 @@ def test_a_file_computes_what_pytorch_does_and_says_what_it_is(name: str, tmp_pa
     made = run.export(path, width=1)
     assert (made.format, made.width, made.bytes) == (name, 1, path.stat().st_size)
     assert made.difference < 1e-5
+    assert made.tried == "8 test inputs"
     about = json.loads(kind.about(path))
     assert about["experiment"] == "digits"
     assert (about["width"], about["complete_width"], about["classes"], about["round"]) == (1, 4, 10, 2)
     assert about["inputs"] == {"shape": [1, 8, 8], "dtype": "float32"}
     assert about["score"] == run.records[-1].score_by_width[1]
-    one = run.trial()[:1].contiguous()
+    one = run.trial()[0][:1].contiguous()
     assert torch.allclose(kind.outputs(path, one, lambda: run.model(1)), run.model(1)(one), atol=1e-5)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
@@ -55,7 +56,7 @@ def test_the_widest_model_within_the_limits_is_chosen(tmp_path: Path) -> None:
     assert whole.width == 4
     assert run.export(path, max_bytes=whole.bytes).width == 4
     assert run.export(path, max_bytes=whole.bytes - 1).width == 3
-    costs = {width: forward_flops(run.model(width), run.trial()[:1]) for width in run.widths}
+    costs = {width: forward_flops(run.model(width), run.trial()[0][:1]) for width in run.widths}
     assert run.export(path, max_flops=costs[2]).width == 2
     with pytest.raises(
         ConfigError, match=rf"no model keeps to 10 bytes.* width 1, .*takes {costs[1]:,} FLOPs"

@@ -272,6 +272,50 @@ def test_rows_appear_in_a_browser_while_a_run_trains(tmp_path: Path) -> None:
         assert page.ask("document.querySelector('#score polyline').points.numberOfItems") == 3
 
 
+def lines(*values: Any) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+ASKED = {"round": 2, "attempt": 0}
+ONE = {"client": 4, "device": "board-1", "width": 1, "tau": 5}
+TWO = {"client": 7, "device": "board-2", "width": 2, "tau": 9}
+
+
+def test_the_round_that_goes_on_is_told_as_clients_come_in(make_run: Make, tmp_path: Path) -> None:
+    folder = make_run("run", [0.5])
+    (folder / "records.jsonl").write_text(
+        (folder / "records.jsonl").read_text().replace('"stopped": "rounds"', '"stopped": null')
+    )
+    follower, now = Follower(folder), folder / "now.jsonl"
+    assert (follower.news() or {})["now"] is None
+    now.write_text(lines({**ASKED, "clients": [ONE, TWO]}))
+    with served(folder) as server, tab(tmp_path) as page:
+        page.open(server.url)
+        told = "document.getElementById('going-name').textContent"
+        page.wait(told, lambda text: text == "Now: round 2, 0 of 2 have answered")
+        with now.open("a") as file:
+            file.write(lines({"client": 7, "lost": "finite", "seconds": 1.5}))
+        page.wait(told, lambda text: text == "Now: round 2, 1 of 2 have answered, 1 of them lost")
+        assert page.ask("document.querySelectorAll('#now .gone').length") == 1
+        append(folder, record(2, 0.6))
+        page.wait("document.getElementById('going').hidden")
+    found = follower.news()
+    assert found is not None
+    assert found["now"]["clients"] == [
+        {**ONE, "lost": None, "seconds": None},
+        {**TWO, "lost": "finite", "seconds": 1.5},
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense\n", "{}\n", lines({**ASKED, "clients": 3}), lines([1], [2])])
+def test_what_a_run_tells_of_its_round_may_be_nonsense(make_run: Make, text: str) -> None:
+    folder = make_run("run", [0.5])
+    (folder / "now.jsonl").write_text(text)
+    found = Follower(folder).news()
+    assert found is not None
+    assert (found["now"], found["error"]) == (None, None)
+
+
 def test_the_table_is_sorted_by_what_is_pressed(make_run: Make, tmp_path: Path) -> None:
     with served(make_run("run", [0.5])) as server, tab(tmp_path) as page:
         page.open(server.url)

@@ -46,8 +46,9 @@ def test_a_model_is_loaded_without_its_data(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("heroes.assemble.serving.dataset", gone)
     loaded = heroes.load(tmp_path)
     assert same(loaded.model(1), run.model(1))
-    assert loaded.trial().shape == (8, 1, 8, 8)
-    assert loaded.export(tmp_path / "model.pt").difference < 1e-5
+    made = loaded.export(tmp_path / "model.pt")
+    assert made.difference < 1e-5
+    assert made.tried == "8 drawn inputs, since the data is not here"
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(DataError, match="not here"):
         heroes.load(tmp_path).model(1)
@@ -127,6 +128,27 @@ def test_a_damaged_model_is_told(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(RunFolderError, match="heroes resume writes it again"):
         heroes.load(tmp_path).model()
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        "[]",
+        "nonsense",
+        '{"round": "two", "arguments": {"classes": "ten"}}',
+        '{"arguments": {"width": 3}}',
+        '{"arguments": {"classes": -1}}',
+        '{"arguments": {"image": 8, "classes": 11}}',
+    ],
+)
+def test_a_model_whose_metadata_was_changed_is_loaded_or_refused(about: str, tmp_path: Path) -> None:
+    run = heroes.run(small(**{"federation.rounds": 1}), out=tmp_path)
+    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors", {"heroes": about})
+    try:
+        model = heroes.load(tmp_path).model()
+    except HeroesError:
+        return
+    assert same(model, run.model())
 
 
 def test_what_is_no_run_folder_is_told(tmp_path: Path) -> None:

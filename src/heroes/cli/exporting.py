@@ -38,7 +38,7 @@ def export_command(
         made = load(folder).export(output, width, format=kind, max_bytes=max_bytes, max_flops=max_flops)
     facts = {"file": str(made.path), "format": made.format, "bytes": made.bytes, **made.about}
     if as_json:
-        print(json.dumps({**facts, "difference": made.difference}))
+        print(json.dumps({**facts, "difference": made.difference, "tried": made.tried}))
         return
     about, given = made.about, made.about["inputs"]
     score = Metric(about["metric"]).text(about["score"]) if "score" in about else "not measured"
@@ -51,6 +51,6 @@ def export_command(
                 "an example",
                 f"{given['dtype']} {given['shape']}, {about['flops']:,} FLOPs",
             ),
-            ("largest difference from PyTorch", f"{made.difference:.2g}"),
+            ("largest difference from PyTorch", f"{made.difference:.2g}, on {made.tried}"),
         ]
     )

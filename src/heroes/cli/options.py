@@ -31,7 +31,10 @@ Grid = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=A,B,…", help="Try a key at these values; several keys: every combination."),
 ]
-Track = Annotated[list[str] | None, typer.Option(help="Who hears of every round: csv, or an installed one.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(help="Who hears of every round: csv, live (for heroes watch), or an installed one."),
+]
 Overwrite = Annotated[bool, typer.Option(help="Replace a run that the folder already holds.")]
 Quiet = Annotated[bool, typer.Option(help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]

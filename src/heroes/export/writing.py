@@ -38,13 +38,14 @@ class Exported:
     width: int
     bytes: int
     difference: float
+    tried: str  # on what
     about: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Offer:
     """The models to choose from: `module` makes a trained one, `blank` an untrained one, `about` describes
-    it. `inputs` are a few examples as the model takes them.
+    it. `inputs` are a few examples as the model takes them, and `tried` says what they are.
     """
 
     widths: Sequence[int]
@@ -52,6 +53,7 @@ class Offer:
     blank: Callable[[int], nn.Module]
     about: Callable[[int], Mapping[str, Any]]
     inputs: Tensor
+    tried: str = "inputs"
 
 
 def export(offer: Offer, path: Path, format: str | None = None, limits: Limits | None = None) -> Exported:
@@ -72,7 +74,8 @@ def export(offer: Offer, path: Path, format: str | None = None, limits: Limits |
             content = kind.packed(module, inputs[:1] if kind.fixed else inputs, json.dumps(about))
         if limits.bytes is None or len(content) <= limits.bytes:
             difference = _written(kind, name, path, content, module, inputs, partial(offer.blank, width))
-            return Exported(path, name, width, len(content), difference, about)
+            tried = f"{len(inputs)} {offer.tried}"
+            return Exported(path, name, width, len(content), difference, tried, about)
     raise _too_large(offer, limits, weights, flops)
 
 

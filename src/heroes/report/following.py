@@ -5,19 +5,19 @@ Only what was added is read. A run that goes on after an interruption replaces i
 
 from __future__ import annotations
 
-import math
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heroes.errors import HeroesError, RunFolderError, printable
+from heroes.errors import HeroesError, printable
 from heroes.messages import ClientRecord, RoundRecord
 from heroes.report.metrics import Metric
+from heroes.report.now import opened, read_now
 from heroes.report.records import read_config, read_record
+from heroes.report.run_plots import counted_blocks
 from heroes.report.style import colour
 
 RECORDS, CONFIG = "records.jsonl", "config.toml"
@@ -87,6 +87,7 @@ class Follower:
         self._about: dict[str, Any] = {}
         self._flaw: str | None = None
         self._said: str | None = ""  # nothing was said yet
+        self._now: dict[str, Any] | None = None
 
     def news(self) -> dict[str, Any] | None:
         """What is new, or None. `reset` says that what was told before is no longer so."""
@@ -98,10 +99,12 @@ class Follower:
         except (HeroesError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             rows, reset, flaw = [], False, f"cannot be read: {reason}"
-        if not rows and not reset and flaw == self._said:
+        now = read_now(self.folder)
+        if not rows and not reset and flaw == self._said and now == self._now:
             return None
-        self._said = flaw
-        return self._told(rows) | {"reset": reset, "error": None if flaw is None else printable(flaw, _TEXT)}
+        self._said, self._now = flaw, now
+        wrong = None if flaw is None else printable(flaw, _TEXT)
+        return self._told(rows) | {"reset": reset, "error": wrong, "now": now}
 
     def _gone(self) -> str | None:
         """Why there are no records: the run has not begun, or its folder is gone."""
@@ -111,11 +114,8 @@ class Follower:
 
     def _read(self) -> tuple[list[RoundRecord], bool]:
         """The rounds that were added, and whether the file is another than before."""
-        handle = os.open(self.folder / RECORDS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise RunFolderError(f"{RECORDS} is not a plain file")
+        with opened(self.folder / RECORDS) as file:
+            found = os.fstat(file.fileno())
             same = (found.st_dev, found.st_ino)
             reset = self._file != same or found.st_size < self._offset
             if reset:
@@ -171,6 +171,7 @@ class Follower:
         log = [entry for row in rows for entry in self._noted(row)]
         changed = {entry.client for row in rows for entry in row.clients}
         timeline = next((row for row in reversed(rows) if row.clients), last)
+        grid = next((grid for row in reversed(rows) if (grid := counted_blocks(row)) is not None), None)
         return {
             "about": self._about,
             "metric": {"name": metric.name, "scale": metric.scale, "unit": metric.unit},
@@ -178,7 +179,7 @@ class Follower:
             "rows": [_row(row) for row in rows],
             "clients": [self._clients[number].shown(number) for number in sorted(changed)],
             "timeline": _timeline(timeline),
-            "grid": next((grid for row in reversed(rows) if (grid := _grid(row))), None),
+            "grid": None if grid is None else grid.ravel().tolist(),
             "log": log,
             "stopped": last.stopped,
         }
@@ -218,16 +219,6 @@ def _timeline(row: RoundRecord) -> dict[str, Any]:
             for entry in row.clients
         ],
     }
-
-
-def _grid(row: RoundRecord) -> list[float] | None:
-    """The block counters of a round, row by row; None if there is no square of them."""
-    counters = row.facts.get("counters")
-    if not isinstance(counters, (list, tuple)) or not counters:
-        return None
-    numbers = [each for each in counters if isinstance(each, (int, float))]
-    square = math.isqrt(len(counters)) ** 2 == len(counters)
-    return [float(each) for each in numbers] if square and len(numbers) == len(counters) else None
 
 
 def _part(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:

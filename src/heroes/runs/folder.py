@@ -18,6 +18,7 @@ from torch import Tensor
 from heroes.errors import RunFolderError
 from heroes.files import draft_of, flush_folder, write_changed
 from heroes.messages import RoundRecord, ServerState, plain
+from heroes.report.now import NOW
 from heroes.runs import checkpoints, final
 from heroes.runs.spending import SPENT
 
@@ -78,6 +79,7 @@ class RunFolder:
             if everything:
                 (self.path / name).unlink(missing_ok=True)
         if everything:
+            (self.path / NOW).unlink(missing_ok=True)
             checkpoints.remove_all(self.checkpoints)
             flush_folder(self.path)
 

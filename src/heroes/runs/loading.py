@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from heroes import seeds
 from heroes.assemble import Own, OwnData, for_serving, trial_inputs
-from heroes.errors import DataError, RunFolderError
+from heroes.errors import HeroesError, RunFolderError
 from heroes.messages import RoundRecord, Tensors
 from heroes.models.family import Build
-from heroes.runs import checkpoints, configured
-from heroes.runs.final import ORIGIN
+from heroes.runs import checkpoints, configured, final
 from heroes.runs.folder import CHECKPOINTS, MODEL
-from heroes.runs.outcome import Outcome
+from heroes.runs.outcome import TEST_INPUTS, Outcome
 from heroes.runs.served import Served
 from heroes.server.asking import begun
 from heroes.settings.config import Config
@@ -45,7 +42,8 @@ class Loaded(Outcome):
         about, tensors = _final(self.folder / MODEL)
         strategy = for_serving(self.config, self.own, _mapping(about.get("arguments")))
         newest = next(iter(checkpoints.found(self.folder / CHECKPOINTS)), None)
-        done = about.get("round", len(self.records))
+        said = about.get("round")  # 0.1.0 did not write it
+        done = said if isinstance(said, int) else len(self.records)
         if tensors is None or (newest is not None and int(newest.stem.removeprefix("round-")) > done):
             return self._checkpointed(strategy)
         begin = strategy.begin(0).tensors
@@ -64,15 +62,15 @@ class Loaded(Outcome):
         average = self.config.evaluation.average and state.averaged
         return Served(strategy, strategy.family, average or state.tensors, state.round)
 
-    def trial(self) -> Tensor:
+    def trial(self) -> tuple[Tensor, str]:
         """Test inputs; where the data is not here, drawn numbers of the shape that the model's file says."""
         try:
-            return trial_inputs(self.config, self.own)
-        except DataError:
+            return trial_inputs(self.config, self.own), TEST_INPUTS
+        except HeroesError:
             known = _mapping(_final(self.folder / MODEL)[0].get("inputs"))
             if known is None:
                 raise
-            return _drawn(known)
+            return _drawn(known), "drawn inputs, since the data is not here"
 
 
 def load(
@@ -103,14 +101,11 @@ def _final(path: Path) -> tuple[Mapping[str, Any], Tensors | None]:
     if not path.exists():
         return {}, None
     try:
-        with safe_open(path, "pt") as file:
-            about = json.loads((file.metadata() or {}).get(ORIGIN, "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        return final.read(path)
+    except ValueError as error:
         raise RunFolderError(
             f"cannot read {str(path)!r}: {error}; heroes resume writes it again from the last checkpoint"
         ) from None
-    return _mapping(about) or {}, tensors
 
 
 def _mapping(value: Any) -> Mapping[str, Any] | None:

@@ -21,6 +21,8 @@ from heroes.runs.origin import of_width
 from heroes.runs.served import Served
 from heroes.settings.config import Config
 
+TEST_INPUTS = "test inputs"
+
 
 class Outcome(ABC):
     """A run: its configuration, its records, its models."""
@@ -35,8 +37,8 @@ class Outcome(ABC):
         """The global tensors as they are handed out."""
 
     @abstractmethod
-    def trial(self) -> Tensor:
-        """A few inputs as the model takes them: of the test set if it is there, else drawn."""
+    def trial(self) -> tuple[Tensor, str]:
+        """A few inputs as the model takes them, and what they are: of the test set if it is there."""
 
     @cached_property
     def records(self) -> tuple[RoundRecord, ...]:
@@ -82,7 +84,7 @@ class Outcome(ABC):
             max_bytes: the file is no larger.
             max_flops: one example costs no more FLOPs in a forward pass.
         """
-        served, inputs = self.served, self.trial()
+        served, (inputs, tried) = self.served, self.trial()
         if width is not None:
             served.module(width)  # an error if it is not served
         last = next((row for row in self.records if row.round == served.round), None)
@@ -92,6 +94,7 @@ class Outcome(ABC):
             blank=lambda wanted: served.family.dense(wanted).module,
             about=lambda wanted: of_width(self.config, served, inputs, last, wanted),
             inputs=inputs,
+            tried=tried,
         )
         return export(offer, Path(path), format, Limits(max_bytes, max_flops))
 

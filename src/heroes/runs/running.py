@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,11 @@ from heroes.runs.counting import OnClient, counted
 from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, write_end
 from heroes.runs.interrupts import finishing_first
 from heroes.runs.origin import origin
-from heroes.runs.outcome import Outcome
+from heroes.runs.outcome import TEST_INPUTS, Outcome
 from heroes.runs.resuming import last_state, rounds_on_record
 from heroes.runs.served import Served
 from heroes.runs.spending import counting_again
+from heroes.runs.telling import TellingEngine
 from heroes.runs.trackers import Audience, chosen
 from heroes.settings import toml_files
 from heroes.settings.config import Config
@@ -55,9 +56,9 @@ class Run(Outcome):
     def served(self) -> Served:
         return _served(self.federation, self.state)
 
-    def trial(self) -> Tensor:
+    def trial(self) -> tuple[Tensor, str]:
         assert self.federation.inputs is not None
-        return self.federation.inputs
+        return self.federation.inputs, TEST_INPUTS
 
 
 def run(
@@ -208,6 +209,8 @@ def _train(
     """Train to the end, from a state or from the beginning, and write everything down as it happens."""
     records: list[RoundRecord] = []  # if they are written nowhere; those of a long run would take much memory
     every = config.checkpoint.every
+    if audience.listens:
+        federation = replace(federation, engine=TellingEngine(federation.engine, audience))
     try:
         before = done[: state.round] if state is not None else ()
         last = before[-1] if before else None

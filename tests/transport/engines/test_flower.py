@@ -657,6 +657,17 @@ def test_the_seed_stays_on_the_server(nodes, tmp_path, monkeypatch):
     assert flower_app.lead({**settings, "rounds": 2}, NOTHING, nodes).config.seed == seed
 
 
+def test_an_app_tells_of_its_round_while_it_goes_on(app, nodes, tmp_path, monkeypatch):
+    nodes.join(11, partition_id=1)
+    nodes.join(12, partition_id=2)
+    told = []
+    monkeypatch.setattr("heroes.runs.trackers.Live.answered", lambda self, client, lost: told.append(client))
+    done = flower_app.lead(
+        {"config": "config.toml", "out": str(tmp_path / "run"), "rounds": 1}, NOTHING, nodes
+    )
+    assert sorted(told) == sorted(client.client for client in done.records[0].clients)
+
+
 def test_an_app_with_privacy_draws_from_the_system_unless_told_otherwise(tmp_path):
     private = ["--set", "privacy.noise=1.0", "--set", "strategy.pace=constant"]
     for name, options, source in (("a", [], "system"), ("b", ["--set", "privacy.source=seed"], "seed")):
