@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import nn
 
 from heroes import seeds
 from heroes.assemble import Own, assembled
+from heroes.assemble.server import server_optimiser
 from heroes.client.training import LocalSettings, Trainer
 from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
@@ -174,9 +175,7 @@ class World:
         chosen = strategy or self.strategy("heroes")
         data = self.data(clients)
         duties = chosen.duties(chosen.ground.probes)
-        asked = {
-            key: getattr(duties, key) for key in ("probes", "terms", "sends", "scaler", "mask_absent_labels")
-        }
+        asked = {field.name: getattr(duties, field.name) for field in fields(duties)}
         train_in = "factors" if chosen.holds == "factors" else "dense"
         local = LocalSettings(**({"batch_size": 5, "train_in": train_in} | asked | settings_changes))
         shapes = {name: tuple(tensor.shape) for name, tensor in chosen.begin(0).tensors.items()}
@@ -192,6 +191,7 @@ class World:
             sends=local.sends,
             down_bits=down_bits,
             feedback=Feedback(shapes) if error_feedback else None,
+            optimiser=server_optimiser(Config().with_strategy(chosen)),
         )
 
     def assignment(self, client: int = 0, **changes: Any) -> Assignment:

@@ -17,6 +17,7 @@ from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.world import dataset, federated, model_build, named_model, shared
 from heroes.client import precision
 from heroes.client.extras import LABELS
+from heroes.client.losses import CrossEntropy
 from heroes.client.objectives import Objective, make_objective
 from heroes.client.optimisers import AdamW, Sgd
 from heroes.client.terms import Orthogonality, Proximal, Term
@@ -119,6 +120,7 @@ def local_settings(config: Config, aim: Objective) -> LocalSettings:
         scaler=duties.scaler,
         mask_absent_labels=duties.mask_absent_labels,
         any_width=duties.any_width,
+        distil=duties.distil,
         sends=duties.sends,
     )
 
@@ -157,6 +159,11 @@ def check_targets(settings: LocalSettings, data: FederatedData) -> None:
             keys = "strategy.mask_absent_labels and strategy.label_split"
             kind = f"{examples.targets.dtype} of shape {tuple(examples.targets.shape)}"
             raise ConfigError(f"{keys} need class labels, but targets are {kind}; use false for both")
+    if settings.distil and not isinstance(settings.objective.loss, CrossEntropy):
+        raise ConfigError(
+            "strategy.distil needs an objective with a score for every class, which "
+            f"{settings.objective.loss.name!r} has not; use false"
+        )
 
 
 def measure_costs(
@@ -169,18 +176,28 @@ def measure_costs(
     extra = [sum(each.nbytes(of_width) for each in local.sends) for of_width in shapes]
     up = np.array([tensors_bytes(of_width, local.up_bits) for of_width in shapes]) + np.array(extra)
     down = np.array([tensors_bytes(of_width, down_bits) for of_width in shapes])
-    return Costs(_mixed(np.array(step, dtype=float), local.any_width), np.array(dense, dtype=float), up, down)
+    return Costs(
+        _mixed(np.array(step, dtype=float), local.any_width, local.distil),
+        np.array(dense, dtype=float),
+        up,
+        down,
+    )
 
 
-def _mixed(step: Floats, any_width: float) -> Floats:
+def _mixed(step: Floats, any_width: float, distil: bool = False) -> Floats:
     """A step of each width on average, if this share of them is at a width drawn from 1 to it.
 
-    >>> _mixed(np.array([1.0, 3.0]), 0.5).tolist()
-    [1.0, 2.5]
+    A narrower step that distils is one of the whole width as well.
+
+    >>> _mixed(np.array([1.0, 3.0]), 0.5).tolist(), _mixed(np.array([1.0, 3.0]), 1.0, distil=True).tolist()
+    ([1.0, 2.5], [1.0, 3.5])
     """
     if any_width == 0:
         return step
-    drawn = np.cumsum(step) / np.arange(1, len(step) + 1)
+    widths = np.arange(1, len(step) + 1)
+    drawn = np.cumsum(step) / widths
+    if distil:
+        drawn += step * (widths - 1) / widths
     return (1 - any_width) * step + any_width * drawn
 
 

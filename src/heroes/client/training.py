@@ -38,6 +38,7 @@ class LocalSettings:
         sends: what goes back besides the tensors.
         scaler, mask_absent_labels: HeteroFL's extras.
         any_width: share of steps at a width drawn from 1 to the client's own.
+        distil: in such a step the widest learns the labels, and the narrower one what the widest says.
     """
 
     batch_size: int = 32
@@ -52,6 +53,7 @@ class LocalSettings:
     scaler: bool = False
     mask_absent_labels: bool = False
     any_width: float = 0.0
+    distil: bool = False
     sends: tuple[Extra, ...] = ()
 
 
@@ -165,10 +167,8 @@ class Trainer:
         step = settings.optimiser.begin(parameters)
         total = torch.zeros((), device=self.device)
         for inputs, targets in batches:
-            loss = settings.objective.loss.mean(
-                self._scores(model, widest, next(widths), inputs, labels), targets
-            )
-            total += loss.detach()
+            loss, told = self._loss(model, widest, next(widths), inputs, targets, labels)
+            total += told
             for term in settings.terms:
                 loss = loss + term(model, received)
             loss.backward()
@@ -178,6 +178,26 @@ class Trainer:
             for parameter in parameters:
                 parameter.grad = None
         return float(total) / assignment.tau, model.read()
+
+    def _loss(
+        self,
+        model: LocalModel,
+        widest: int,
+        width: int,
+        inputs: Tensor,
+        targets: Tensor,
+        labels: tuple[int, ...],
+    ) -> tuple[Tensor, Tensor]:
+        """What a step lowers, and the loss on the labels that it tells of."""
+        aim = self.settings.objective.loss
+        scores = self._scores(model, widest, width, inputs, labels)
+        if width == widest or not self.settings.distil:
+            loss = aim.mean(scores, targets)
+            return loss, loss.detach()
+        teacher = self._scores(model, widest, widest, inputs, labels)
+        loss = aim.mean(teacher, targets)
+        said, wanted = (aim.aligned(given, targets)[0] for given in (scores, teacher.detach()))
+        return loss + nn.functional.cross_entropy(said, wanted.softmax(1)), loss.detach()
 
     def _widths(self, task: Task) -> Iterator[int]:
         """The width of every step."""
