@@ -26,6 +26,7 @@ from heroes.messages import Assignment, Cohort, Plan, RoundRecord, Selection, Se
 from heroes.models.family import Family
 from heroes.planning.loads import Costs, LearningRate
 from heroes.rounds import run_round
+from heroes.server.sampling import Uniform
 from heroes.settings.config import Config
 from heroes.slices.cuts import cut_out
 from heroes.slices.feedback import Feedback
@@ -176,6 +177,7 @@ class World:
         data = self.data(clients)
         duties = chosen.duties(chosen.ground.probes)
         asked = {field.name: getattr(duties, field.name) for field in fields(duties)}
+        asked["utility"] = chosen.sampler() is not None
         train_in = "factors" if chosen.holds == "factors" else "dense"
         local = LocalSettings(**({"batch_size": 5, "train_in": train_in} | asked | settings_changes))
         shapes = {name: tuple(tensor.shape) for name, tensor in chosen.begin(0).tensors.items()}
@@ -192,6 +194,7 @@ class World:
             down_bits=down_bits,
             feedback=Feedback(shapes) if error_feedback else None,
             optimiser=server_optimiser(Config().with_strategy(chosen)),
+            sampler=chosen.sampler() or Uniform(),
         )
 
     def assignment(self, client: int = 0, **changes: Any) -> Assignment:

@@ -51,7 +51,7 @@ def test_a_step_that_distils_adds_what_the_widest_says_to_the_labels(world):
     inputs, targets = world.examples().batch(np.arange(5), torch.device("cpu"))
     model = trainer.model("dense", 2)
     model.load(received)
-    loss, told = trainer._loss(model, 2, 1, inputs, targets, ())
+    loss, told, _ = trainer._loss(model, 2, 1, inputs, targets, ())
     loss.backward()
     wide, narrow = family.dense(2), family.dense(1)
     wide.load(received)
@@ -66,7 +66,9 @@ def test_a_step_that_distils_adds_what_the_widest_says_to_the_labels(world):
     both[:3] += narrow.parameters["0.weight"].grad
     torch.testing.assert_close(model.parameters["0.weight"].grad, both)
     model.load(received)
-    loss, told = trainer._loss(model, 2, 2, inputs, targets, ())  # the widest itself has nobody to learn from
+    loss, told, _ = trainer._loss(
+        model, 2, 2, inputs, targets, ()
+    )  # the widest itself has nobody to learn from
     assert loss.item() == told.item()
 
 

@@ -32,6 +32,7 @@ from heroes.models.family import Build, Family
 from heroes.models.prices import COSTS, Count, Step
 from heroes.planning.loads import Costs
 from heroes.seeds import Seed
+from heroes.server.sampling import needs_utility
 from heroes.settings.config import Config
 from heroes.slices.exchange import tensors_bytes
 from heroes.strategies.base import Duties
@@ -121,6 +122,7 @@ def local_settings(config: Config, aim: Objective) -> LocalSettings:
         mask_absent_labels=duties.mask_absent_labels,
         any_width=duties.any_width,
         distil=duties.distil,
+        utility=needs_utility(config.federation.sampler),
         sends=duties.sends,
     )
 

@@ -59,10 +59,10 @@ def availability(faults: Faults | None, engine: Engine) -> Availability:
 
 
 def sampler(config: Config, own: Own) -> Sampler:
-    """Who chooses the clients: the user's own sampler, or the named one."""
+    """Who chooses the clients: the user's own sampler, the strategy's, or the named one."""
     if own.sampler is not None:
         return fitting(own.sampler)
-    return named("federation.sampler", config.federation.sampler, SAMPLERS)()
+    return config.strategy.sampler() or named("federation.sampler", config.federation.sampler, SAMPLERS)()
 
 
 def server_optimiser(config: Config) -> ServerOptimiser | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ class LocalSettings:
         sends: what goes back besides the tensors.
         scaler, mask_absent_labels: HeteroFL's extras.
         any_width: share of steps at a width drawn from 1 to the client's own.
+        utility: tell how useful the client is to the model, for a sampler that goes by it.
         distil: in such a step the widest learns the labels, and the narrower one what the widest says.
     """
 
@@ -54,6 +56,7 @@ class LocalSettings:
     mask_absent_labels: bool = False
     any_width: float = 0.0
     distil: bool = False
+    utility: bool = False
     sends: tuple[Extra, ...] = ()
 
 
@@ -94,8 +97,9 @@ class Trainer:
             )
             probe_batches = [examples.batch(indices, self.device) for indices in probes]
             before = self._probe(width, task.tensors, probe_batches)
+            told = Utility(len(share) // len(batches[0])) if settings.utility else None
             loss, trained = self._descend(
-                task, (examples.batch(i, self.device, rng) for i in batches), labels
+                task, (examples.batch(i, self.device, rng) for i in batches), labels, told
             )
             after = self._probe(width, trained, probe_batches)
         answer = self.family.factors(trained, task.tensors) if settings.train_in == "weights" else trained
@@ -105,7 +109,10 @@ class Trainer:
             tensors=answer,
             samples=len(share),
             loss=loss,
-            measured=estimate(before, after) if before and after else {},
+            measured={
+                **(estimate(before, after) if before and after else {}),
+                **(told.measured(min(len(share), assignment.tau * len(batches[0]))) if told else {}),
+            },
             extras=sent_along(settings.sends, Seen(targets, before)),
             nonce=assignment.nonce,
         )
@@ -153,7 +160,7 @@ class Trainer:
         )
 
     def _descend(
-        self, task: Task, batches: Iterator[Batch], labels: tuple[int, ...]
+        self, task: Task, batches: Iterator[Batch], labels: tuple[int, ...], told: Utility | None
     ) -> tuple[float, dict[str, Tensor]]:
         """Run the optimiser; the mean loss over the steps, and the tensors at the end."""
         settings, assignment = self.settings, task.assignment
@@ -167,8 +174,10 @@ class Trainer:
         step = settings.optimiser.begin(parameters)
         total = torch.zeros((), device=self.device)
         for inputs, targets in batches:
-            loss, told = self._loss(model, widest, next(widths), inputs, targets, labels)
-            total += told
+            loss, mean, scores = self._loss(model, widest, next(widths), inputs, targets, labels)
+            total += mean
+            if told is not None:
+                told.add(settings.objective.loss.each(scores.detach(), targets))
             for term in settings.terms:
                 loss = loss + term(model, received)
             loss.backward()
@@ -187,17 +196,17 @@ class Trainer:
         inputs: Tensor,
         targets: Tensor,
         labels: tuple[int, ...],
-    ) -> tuple[Tensor, Tensor]:
-        """What a step lowers, and the loss on the labels that it tells of."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What a step lowers, the loss on the labels that it tells of, and the scores behind that."""
         aim = self.settings.objective.loss
         scores = self._scores(model, widest, width, inputs, labels)
         if width == widest or not self.settings.distil:
             loss = aim.mean(scores, targets)
-            return loss, loss.detach()
+            return loss, loss.detach(), scores
         teacher = self._scores(model, widest, widest, inputs, labels)
         loss = aim.mean(teacher, targets)
         said, wanted = (aim.aligned(given, targets)[0] for given in (scores, teacher.detach()))
-        return loss + nn.functional.cross_entropy(said, wanted.softmax(1)), loss.detach()
+        return loss + nn.functional.cross_entropy(said, wanted.softmax(1)), loss.detach(), teacher
 
     def _widths(self, task: Task) -> Iterator[int]:
         """The width of every step."""
@@ -226,6 +235,26 @@ class Trainer:
         whole = {name: p.reshape(model.shapes[name]) for name, p in model.parameters.items()}
         cut = self.family.cut_within(widest, width, "factors" if factors else "weights")
         return part(inputs, cut_out(whole, cut))
+
+
+@dataclass
+class Utility:
+    """How useful a client is to the model: by the squared losses of the first pass over its examples."""
+
+    batches: int  # of a pass
+    squares: float = 0.0
+    count: int = 0
+
+    def add(self, losses: Tensor) -> None:
+        """The losses of the next batch, one for each prediction."""
+        if self.batches > 0:
+            self.batches -= 1
+            self.squares += float(losses.double().square().sum())
+            self.count += losses.numel()
+
+    def measured(self, examples: int) -> dict[str, float]:
+        """What a client tells that trained on so many of its examples."""
+        return {"utility": examples * math.sqrt(self.squares / self.count)} if self.count else {}
 
 
 def sent_along(extras: tuple[Extra, ...], seen: Seen) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ class FederationConfig(Section):
     target_loss: Positive | None = None
     """stop when the clients' mean training loss falls to this"""
     sampler: str = "uniform"
-    """who takes part in a round"""
+    """who takes part in a round: uniform is anyone, oort those with a high loss and short times"""
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:

@@ -28,6 +28,7 @@ from heroes.slices.cuts import Cut, Overlay, Part
 if TYPE_CHECKING:
     from heroes.client.extras import Extra
     from heroes.client.terms import Term
+    from heroes.contracts import Sampler
     from heroes.models.family import Family
 
 Answers = Iterable[tuple[Assignment, Update]]
@@ -134,6 +135,10 @@ class Strategy(Section):
     def duties(self, probes: int) -> Duties:
         """What clients do besides training; the configuration grants `probes` batches for it."""
         return Duties()
+
+    def sampler(self) -> Sampler | None:
+        """Who chooses the clients, if the strategy does; None leaves it to `federation.sampler`."""
+        return None
 
     def reveals(self) -> str | None:
         """What clients reveal that noise on their changes cannot hide, and what to do; or None."""
