@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
@@ -93,7 +94,11 @@ class World:
     def costs(self, max_width: int = 3) -> Costs:
         flops = 1e6 * np.array([1.0, 3.0, 6.0])[:max_width]
         sizes = np.array([2000, 4000, 7000])[:max_width]
-        return Costs(step_flops=flops, probe_flops=flops / 2, bytes_up=sizes, bytes_down=sizes + 100)
+
+        def upload(width: int, bits: int, share: float) -> int:
+            return math.ceil(int(sizes[width - 1]) * bits * share / 32)
+
+        return Costs(flops, flops / 2, bytes_up=sizes, bytes_down=sizes + 100, upload=upload)
 
     def strategy(self, strategy_name: str, max_width: int = 3, **changes: Any) -> Strategy:
         """A strategy by name on the tiny family; changes are its settings or parts of its ground."""
@@ -170,13 +175,15 @@ class World:
         cohort: int = 4,
         seed: int = 1,
         down_bits: int = 32,
-        error_feedback: bool = False,
+        error_feedback: bool | None = None,
         **settings_changes: Any,
     ) -> Federation:
         chosen = strategy or self.strategy("heroes")
         data = self.data(clients)
         duties = chosen.duties(chosen.ground.probes)
         asked = {field.name: getattr(duties, field.name) for field in fields(duties)}
+        if error_feedback is None:
+            error_feedback = bool(chosen.requires.get("exchange.error_feedback", False))
         asked["utility"] = chosen.sampler() is not None
         train_in = "factors" if chosen.holds == "factors" else "dense"
         local = LocalSettings(**({"batch_size": 5, "train_in": train_in} | asked | settings_changes))

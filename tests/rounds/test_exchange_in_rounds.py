@@ -24,13 +24,11 @@ from heroes.settings.recipes import digits
 from heroes.slices.cuts import cut_out, cut_shapes
 from heroes.slices.exchange import (
     pack_tensors,
-    pack_update,
-    pack_with_feedback,
     tensors_bytes,
     unpack_tensors,
-    unpack_update,
 )
 from heroes.slices.feedback import Leftover
+from heroes.slices.uploads import pack_update, pack_with_feedback, unpack_update
 from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import FunctionEngine, InProcessEngine

@@ -35,6 +35,7 @@ from heroes.seeds import Seed
 from heroes.server.sampling import needs_utility
 from heroes.settings.config import Config
 from heroes.slices.exchange import tensors_bytes
+from heroes.slices.uploads import upload_bytes
 from heroes.strategies.base import Duties
 
 FEW = 4
@@ -118,10 +119,12 @@ def local_settings(config: Config, aim: Objective) -> LocalSettings:
         train_in=t.train_in if config.strategy.holds == "factors" else "dense",
         probes=duties.probes,
         up_bits=config.exchange.up_bits,
+        up_share=1.0 - config.exchange.sparsity,
         scaler=duties.scaler,
         mask_absent_labels=duties.mask_absent_labels,
         any_width=duties.any_width,
         distil=duties.distil,
+        tries_coarser=duties.tries_coarser,
         utility=needs_utility(config.federation.sampler),
         sends=duties.sends,
     )
@@ -176,14 +179,15 @@ def measure_costs(
     held = family.weight_shapes if local.train_in == "dense" else family.tensor_shapes
     shapes = [list(held(width).values()) for width in range(1, family.max_width + 1)]
     extra = [sum(each.nbytes(of_width) for each in local.sends) for of_width in shapes]
-    up = np.array([tensors_bytes(of_width, local.up_bits) for of_width in shapes]) + np.array(extra)
+
+    def upload(width: int, bits: int, share: float) -> int:
+        return upload_bytes(shapes[width - 1], bits, share) + extra[width - 1]
+
+    widths = range(1, family.max_width + 1)
+    up = np.array([upload(width, local.up_bits, local.up_share) for width in widths])
     down = np.array([tensors_bytes(of_width, down_bits) for of_width in shapes])
-    return Costs(
-        _mixed(np.array(step, dtype=float), local.any_width, local.distil),
-        np.array(dense, dtype=float),
-        up,
-        down,
-    )
+    steps = _mixed(np.array(step, dtype=float), local.any_width, local.distil)
+    return Costs(steps, np.array(dense, dtype=float), up, down, upload)
 
 
 def _mixed(step: Floats, any_width: float, distil: bool = False) -> Floats:

@@ -47,6 +47,7 @@ def ground(config: Config, family: Family, costs: Costs) -> Ground:
         or config.engine.clock == "wall",  # real ones take real time
         probes=t.probes,
         probe_every=t.probe_every,
+        up_bits=config.exchange.up_bits,
         momentum=t.momentum if t.optimiser == "sgd" else 0.0,
     )
 

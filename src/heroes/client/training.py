@@ -20,10 +20,11 @@ from heroes.client.terms import Term
 from heroes.contracts import LocalOptimiser
 from heroes.data.examples import Examples
 from heroes.errors import ExchangeError, said
-from heroes.messages import Integers, Lost, Task, Tensors, Update
+from heroes.messages import Assignment, Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
 from heroes.slices.cuts import cut_out
-from heroes.slices.exchange import Upload, pack_update, pack_with_feedback, unpack_update
+from heroes.slices.exchange import UP_BITS
+from heroes.slices.uploads import Upload, pack_update, pack_with_feedback, unpack_update
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,11 @@ class LocalSettings:
         clip: the largest norm of a gradient.
         precision: in what models are computed, "float32" or "bfloat16"; what is moved stays float32.
         sends: what goes back besides the tensors.
+        up_bits, up_share: of a value on its way up, and of a change's values that travel, where a task does
+            not say otherwise.
         scaler, mask_absent_labels: HeteroFL's extras.
         any_width: share of steps at a width drawn from 1 to the client's own.
+        tries_coarser: tell the losses before and after the change as it travels, and in half the bits.
         utility: tell how useful the client is to the model, for a sampler that goes by it.
         distil: in such a step the widest learns the labels, and the narrower one what the widest says.
     """
@@ -52,11 +56,13 @@ class LocalSettings:
     train_in: str = "factors"
     probes: int = 2
     up_bits: int = 32
+    up_share: float = 1.0
     scaler: bool = False
     mask_absent_labels: bool = False
     any_width: float = 0.0
     distil: bool = False
     utility: bool = False
+    tries_coarser: bool = False
     sends: tuple[Extra, ...] = ()
 
 
@@ -111,6 +117,7 @@ class Trainer:
             loss=loss,
             measured={
                 **(estimate(before, after) if before and after else {}),
+                **(self._tried(task, answer, examples, share) if settings.tries_coarser else {}),
                 **(told.measured(min(len(share), assignment.tau * len(batches[0]))) if told else {}),
             },
             extras=sent_along(settings.sends, Seen(targets, before)),
@@ -119,15 +126,42 @@ class Trainer:
 
     def packed(self, task: Task, tensors: Tensors) -> tuple[Upload | None, Tensors | None]:
         """Trained tensors in the configured bits, and what rounding leaves out; None if not packed."""
-        bits, feedback = self.settings.up_bits, task.residuals
-        if bits == 32 and feedback is None:
+        (bits, share), feedback = self.fineness(task.assignment), task.residuals
+        if (bits, share) == (32, 1.0) and feedback is None:
             return None, None
         try:
             if feedback is None:
-                return pack_update(tensors, task.tensors, bits, seeds.number(task.seed, "upload")), None
-            return pack_with_feedback(tensors, task.tensors, bits, feedback)
+                seed = seeds.number(task.seed, "upload")
+                return pack_update(tensors, task.tensors, bits, seed, share), None
+            return pack_with_feedback(tensors, task.tensors, bits, feedback, share)
         except ExchangeError:  # not finite: the server will see that and say so
             return None, feedback
+
+    def _tried(self, task: Task, trained: Tensors, examples: Examples, share: Integers) -> dict[str, float]:
+        """The loss on one batch before the change, after it as it travels, and after it in half the bits."""
+        bits, kept = self.fineness(task.assignment)
+        if not task.assignment.probes or bits == UP_BITS[-1]:
+            return {}
+        (indices,) = draw_batches(share, self.settings.batch_size, 1, seeds.stream(task.seed, "tried"))
+        batch = examples.batch(indices, self.device)
+        seed, told = (
+            seeds.number(task.seed, "upload"),
+            {"loss_before": self._loss_of(task, batch, task.tensors)},
+        )
+        for name, few in (("loss_sent", bits), ("loss_coarser", UP_BITS[UP_BITS.index(bits) + 1])):
+            packed = pack_update(trained, task.tensors, few, seed, kept)
+            told[name] = self._loss_of(task, batch, unpack_update(packed, task.tensors))
+        return told
+
+    @torch.no_grad()
+    def _loss_of(self, task: Task, batch: Batch, tensors: Tensors) -> float:
+        model = self.loaded(tensors, task.assignment.selection.width)
+        model.module.eval()
+        return float(self.settings.objective.loss.each(model(batch[0]), batch[1]).mean())
+
+    def fineness(self, assignment: Assignment) -> tuple[int, float]:
+        """Bits of a value and share of values that travel up."""
+        return assignment.up_bits or self.settings.up_bits, assignment.up_share or self.settings.up_share
 
     def model(self, kind: str, width: int) -> LocalModel:
         """The resident model of this kind ("dense" or "composed") and width."""

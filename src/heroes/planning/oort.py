@@ -61,7 +61,7 @@ class Oort:
         """How many places go to seen clients, if there are so many.
 
         >>> Oort().exploited(0, 10), Oort().exploited(1000, 10)
-        (0, 8)
+        (1, 8)
         """
         share = max(self.exploration * self.exploration_decay**rounds_done, self.exploration_least)
         return int(wanted * (1 - share) + 1e-9)
@@ -74,8 +74,8 @@ class Oort:
         found = found + np.sqrt(0.1 * math.log(round_number) / last)
         limit = np.percentile(seconds, min(percentile, 100.0))
         slow = np.maximum(seconds, 1e-12)
-        late: Floats = np.where(seconds > limit, (limit / slow) ** self.penalty, 1.0)
-        return found * late
+        late = np.where(seconds > limit, (limit / slow) ** self.penalty, 1.0)
+        return np.asarray(found * late, dtype=np.float64)
 
     def _drawn(self, seen: Integers, scores: Floats, places: int, rng: np.random.Generator) -> Integers:
         """So many of those whose score is near that of the last who would get a place, or above it."""

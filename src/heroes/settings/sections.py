@@ -206,7 +206,11 @@ class ExchangeConfig(Section):
     down_bits: Literal[32, 16, 8] = 32
     """bits of a value on its way down, rounded to nearest"""
     error_feedback: bool = False
-    """whether a client adds what rounding left out to what it sends next, rounded to nearest"""
+    """whether a client adds what rounding and sparsity left out to what it sends next, rounded to nearest"""
+    sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """share of a change's values that does not travel up, tensor by tensor the smallest; best with
+    error_feedback
+    """
 
 
 class FleetConfig(Section):

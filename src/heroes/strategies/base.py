@@ -44,7 +44,7 @@ class Ground:
 
     `overlay` lays answers over the global tensors: by the mean, or a more robust way. `probes` is the number
     of batches that the configuration grants for estimates, made every `probe_every` rounds. `momentum` is
-    that of the clients' SGD, 0 for another optimiser.
+    that of the clients' SGD, 0 for another optimiser. `up_bits` is that of `exchange`.
     """
 
     family: Family
@@ -57,6 +57,7 @@ class Ground:
     probes: int = 0
     probe_every: int = 1
     momentum: float = 0.0
+    up_bits: int = 32
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Duties:
             to its own, instead of all of it.
         distil: train what a client holds on the labels in every step, and a narrower part that is drawn on
             what the whole says.
+        tries_coarser: measure on one batch what the loss was, what it is after the change as it travels, and
+            what it would be in half the bits.
     """
 
     probes: int = 0
@@ -82,6 +85,7 @@ class Duties:
     mask_absent_labels: bool = False
     any_width: float = 0.0
     distil: bool = False
+    tries_coarser: bool = False
 
 
 class Strategy(Section):
@@ -226,6 +230,13 @@ class Strategy(Section):
         selections = [self.select_for(client, state, width) for width, client in each]
         rate = self.ground.learning_rate.at(state.round)
         return assignments(state.round + 1, cohort, load, rate, selections, taus, stragglers, probes)
+
+    def sent_up(self, cohort: Cohort, load: Load, bits: Sequence[int], shares: Sequence[float]) -> Load:
+        """The load if each client's upload has so many bits a value, and this share of its values."""
+        assert self.ground.costs.upload is not None
+        each = zip(load.widths.tolist(), bits, shares, strict=True)
+        sizes = [self.ground.costs.upload(width, bit, share) for width, bit, share in each]
+        return load.sending(cohort, np.array(sizes, dtype=np.int64))
 
     def select_for(self, client: int, state: ServerState[Any], width: int) -> Selection:
         """What this client trains in this round: by default what all of its width do."""
