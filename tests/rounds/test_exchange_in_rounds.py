@@ -28,7 +28,7 @@ from heroes.slices.exchange import (
     unpack_tensors,
 )
 from heroes.slices.feedback import Leftover
-from heroes.slices.uploads import pack_update, pack_with_feedback, unpack_update
+from heroes.slices.uploads import pack_update, pack_with_feedback, unpack_update, upload_bytes
 from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import FunctionEngine, InProcessEngine
@@ -54,20 +54,28 @@ def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_see
     plan, _, entry = planned(federation, begun)
     quantised = federation.engine.trainer
     exact = Trainer(federation.family, replace(quantised.settings, up_bits=32))
+    whole_upload = {"up_bits": None, "up_share": None}
     for a, client in zip(plan, entry.clients, strict=True):
         whole = cut_out(begun.tensors, federation.strategy.cut(a.selection))
         sent = pack_tensors(whole, 8)
         task = make_task(federation, begun, a, partial(as_sent, federation, begun))
         assert same(task.tensors, unpack_tensors(sent))
-        answer = exact.train(task, data.train, data.shares[a.client])
-        upload = pack_update(answer.tensors, task.tensors, 4, seeds.number(task.seed, "upload"))
+        plain = replace(task, assignment=replace(a, **whole_upload), residuals=None)
+        answer = exact.train(plain, data.train, data.shares[a.client])
+        bits, share = quantised.fineness(a)
+        assert (bits, share) == (a.up_bits or 4, a.up_share or 1.0)
+        upload = (
+            pack_update(answer.tensors, task.tensors, bits, seeds.number(task.seed, "upload"), share)
+            if task.residuals is None
+            else pack_with_feedback(answer.tensors, task.tensors, bits, task.residuals, share)[0]
+        )
         gradient = sum(extra.nbytes for extra in answer.extras.values())
         assert answer.extras.keys() == {extra.name for extra in federation.sends}
         assert client.bytes_up == sum(piece.nbytes for piece in upload.values()) + gradient
         assert client.bytes_down == sum(piece.nbytes for piece in sent.values())
         shapes = cut_shapes(begun.tensors, federation.strategy.cut(a.selection)).values()
         assert (client.bytes_up - gradient, client.bytes_down) == (
-            tensors_bytes(shapes, 4),
+            upload_bytes(shapes, bits, share),
             tensors_bytes(shapes, 8),
         )
         seen = quantised.train(task, data.train, data.shares[a.client]).tensors
@@ -89,7 +97,8 @@ def test_the_clock_counts_the_packed_bytes(world, name):
     assert steps[0] == pytest.approx(steps[1])
     assert entry.bytes_down < 0.5 * exact.bytes_down
     extras = len(plan) * sum(extra.nbytes(()) for extra in few.sends)  # they travel as they are
-    assert entry.bytes_up - extras < 0.4 * (exact.bytes_up - extras)
+    if all(a.up_bits is None for a in plan):  # else the strategy itself chooses them
+        assert entry.bytes_up - extras < 0.4 * (exact.bytes_up - extras)
     assert entry.duration < exact.duration
 
 

@@ -144,10 +144,8 @@ class Trainer:
             return {}
         (indices,) = draw_batches(share, self.settings.batch_size, 1, seeds.stream(task.seed, "tried"))
         batch = examples.batch(indices, self.device)
-        seed, told = (
-            seeds.number(task.seed, "upload"),
-            {"loss_before": self._loss_of(task, batch, task.tensors)},
-        )
+        seed = seeds.number(task.seed, "upload")
+        told = {"loss_before": self._loss_of(task, batch, task.tensors)}
         for name, few in (("loss_sent", bits), ("loss_coarser", UP_BITS[UP_BITS.index(bits) + 1])):
             packed = pack_update(trained, task.tensors, few, seed, kept)
             told[name] = self._loss_of(task, batch, unpack_update(packed, task.tensors))

@@ -1,9 +1,10 @@
 """AdaGQ: FedAvg whose uploads have as many bits as pay, and more of them on faster links.
 
-In a round that measures, each client tells its loss on one batch before its change, after it as it travels, and
-after it in half the bits. Where the coarser upload would have lowered the loss more for every second it takes,
-the mean number of bits falls by one, else it rises by one: the number of levels is halved or doubled. It falls
-further as the global change becomes smaller. Within a round, bits are such that all clients end together.
+In a round that measures, each client tells its loss on one batch before its change, after it as it travels,
+and after it in half the bits. Where the coarser upload would have lowered the loss more for every second it
+takes, the mean number of bits falls by one, else it rises by one: the number of levels is halved or doubled.
+It falls further as the global change becomes smaller. Within a round, bits are such that all clients end
+together.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class AdaGQ(WholeModel):
         load = self.sent_up(cohort, load, bits, [1.0] * len(cohort))
         plan = self.same_tau(state, cohort, load, self.tau, probes=probing)
         given = zip(plan.assignments, bits, strict=True)
-        facts = {**plan.facts, "bits": bits, "mean_bits": state.memory.bits}
+        facts = {**plan.facts, "bits": bits, "mean_bits": state.memory.bits, "links": cohort.upload.tolist()}
         return Plan(tuple(replace(a, up_bits=bit) for a, bit in given), facts)
 
     def ending_together(self, each: Floats, besides: Floats, mean: float) -> Floats:
@@ -105,30 +106,31 @@ class AdaGQ(WholeModel):
     def aggregate(self, state: State, plan: Plan, answers: Answers) -> tuple[State, Facts]:
         """The mean over clients; then the mean number of bits of the next round."""
         rates: list[tuple[float, float]] = []
-        after = self.averaged(state, self._parts(answers, rates))
+        clients = (a.client for a in plan.assignments)
+        links = dict(zip(clients, plan.facts["links"], strict=True))
+        after = self.averaged(state, self._parts(answers, links, rates))
         norm = distance(state.tensors, after.tensors)
         bits = state.memory.bits + step(rates) + self.by_norm * _doublings(state.memory.norm, norm)
         memory = AdaMemory(min(max(bits, self.least_bits), self.most_bits), norm)
         return replace(after, memory=memory), {"norm": norm}
 
-    def _parts(self, answers: Answers, rates: list[tuple[float, float]]) -> Iterator[Part]:
+    def _parts(
+        self, answers: Answers, links: dict[int, float], rates: list[tuple[float, float]]
+    ) -> Iterator[Part]:
         for assignment, update in answers:
-            if (found := self._rates(assignment, update)) is not None:
+            if (found := self._rates(assignment, update, links[assignment.client])) is not None:
                 rates.append(found)
             yield self.part(assignment, update)
 
-    def _rates(self, assignment: Assignment, update: Update) -> tuple[float, float] | None:
+    def _rates(self, assignment: Assignment, update: Update, link: float) -> tuple[float, float] | None:
         """By how much the loss fell each second, as the upload travelled and if it had half the bits."""
         told = [update.measured.get(f"loss_{when}") for when in ("before", "sent", "coarser")]
-        if any(loss is None for loss in told):
+        before, sent, coarser = (math.nan if loss is None else loss for loss in told)
+        upload, bits = self.ground.costs.upload, assignment.up_bits
+        if math.isnan(before + sent + coarser) or upload is None or bits is None:
             return None
-        before, sent, coarser = (float(loss or 0.0) for loss in told)
-        upload, bits = self.ground.costs.upload, assignment.up_bits or 32
-        assert upload is not None
-        share = upload(assignment.selection.width, bits // 2, 1.0) / assignment.bytes_up
-        # links are not known any more: uploads take most of a transfer
-        quicker = assignment.compute_seconds + assignment.transfer_seconds * share
-        return (before - sent) / assignment.seconds, (before - coarser) / quicker
+        saved = (assignment.bytes_up - upload(assignment.selection.width, bits // 2, 1.0)) / link
+        return (before - sent) / assignment.seconds, (before - coarser) / (assignment.seconds - saved)
 
 
 def step(rates: Sequence[tuple[float, float]]) -> float:

@@ -1,10 +1,9 @@
-"""FlexCom: FedAvg in which each client sends the largest part of its change that its link is worth.
+"""FlexCom: FedAvg in which each client sends the largest part of its change, a smaller one on slower links.
 
-Of each client's change a share travels, the values of the largest magnitude; what is left out is added to what
-it sends next (error feedback). Clients on slow links send less. The paper says that compression is chosen for
-each device by its costs, guided by a convergence bound; how, in what follows, is ours. The error of such
-uploads grows like 1 / share^2 - 1, and the cheapest shares with a given mean error are in proportion to c^(-1/3),
-with c the seconds that a client's whole upload takes.
+Of each client's change a share travels, the values of the largest magnitude; what is left out is added to
+what it sends next (error feedback). The paper says that compression is chosen for each device by its costs,
+guided by a convergence bound; the rest is ours. The error of such uploads grows like 1 / share^2 - 1, and the
+cheapest shares with a given mean error are in proportion to c^(-1/3), with c the seconds of a whole upload.
 """
 
 from __future__ import annotations
@@ -64,10 +63,11 @@ def by_bound(seconds: Floats, share: float, least: float) -> Floats:
     """
 
     def shares(scale: float) -> Floats:
-        return np.clip(np.exp(scale) * seconds ** (-1 / 3), least, 1.0)
+        return np.asarray(np.clip(np.exp(scale) * seconds ** (-1 / 3), least, 1.0), dtype=np.float64)
 
-    edge = np.log(seconds.max() - np.log(least) + 2.0) + abs(np.log(seconds)).max() - np.log(least)
-    return shares(root(lambda scale: 1 / share**2 - float((shares(scale) ** -2).mean()), -edge, edge))
+    low = float(np.log(least) + np.log(seconds).min() / 3)  # all have the least, and all have all
+    high = float(np.log(seconds).max() / 3)
+    return shares(root(lambda scale: 1 / share**2 - float((shares(scale) ** -2).mean()), low, high))
 
 
 def by_deadline(seconds: Floats, besides: Floats, share: float, least: float) -> Floats:
