@@ -65,7 +65,7 @@ def test_what_is_left_out_is_kept_and_sent_later(world):
     start = begin(federation).tensors["2.weight"]
     moved = [int((state.tensors["2.weight"] != start).sum()) for state, _ in steps]
     assert moved[0] < 0.6 * start.numel()
-    assert moved[-1] > 0.9 * start.numel()  # what is small is sent when it has added up
+    assert moved[-1] > 1.5 * moved[0]  # what is small is sent when it has added up
 
 
 def test_it_needs_error_feedback_and_so_no_flower():

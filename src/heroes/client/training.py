@@ -140,7 +140,8 @@ class Trainer:
     def _tried(self, task: Task, trained: Tensors, examples: Examples, share: Integers) -> dict[str, float]:
         """The loss on one batch before the change, after it as it travels, and after it in half the bits."""
         bits, kept = self.fineness(task.assignment)
-        if not task.assignment.probes or bits == UP_BITS[-1]:
+        finite = all(bool(torch.isfinite(tensor).all()) for tensor in trained.values())
+        if not task.assignment.probes or bits == UP_BITS[-1] or not finite:
             return {}
         (indices,) = draw_batches(share, self.settings.batch_size, 1, seeds.stream(task.seed, "tried"))
         batch = examples.batch(indices, self.device)
