@@ -15,5 +15,5 @@ class FedAdam(WholeModel):
     """the strategy"""
 
     requires = MappingProxyType({"optimiser.name": "adam"})
-    colour = "#B8860B"
+    colour = "#F0E442"
     marker = "s"

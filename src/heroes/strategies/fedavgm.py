@@ -16,4 +16,4 @@ class FedAvgM(WholeModel):
 
     requires = MappingProxyType({"optimiser.name": "momentum"})
     colour = "#8C2D04"
-    marker = "s"
+    marker = "P"

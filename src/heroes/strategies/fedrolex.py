@@ -24,7 +24,7 @@ class FedRolex(SameTau):
     """
 
     colour = "#56B4E9"
-    marker = "o"
+    marker = "H"
 
     def choose_widths(self, cohort: Cohort) -> Integers:
         return self.afforded(cohort, self.step_limit)

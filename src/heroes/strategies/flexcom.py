@@ -37,7 +37,7 @@ class FlexCom(WholeModel):
     """
 
     requires = MappingProxyType({"exchange.error_feedback": True})
-    colour = "#44AA99"
+    colour = "#A6D854"
     marker = "d"
 
     def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:

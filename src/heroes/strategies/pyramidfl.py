@@ -54,7 +54,7 @@ class PyramidFL(WholeModel):
     """most local steps"""
 
     requires = MappingProxyType({"federation.sampler": "oort"})
-    colour = "#6A3D9A"
+    colour = "#999999"
     marker = "8"
 
     def sampler(self) -> Sampler:
