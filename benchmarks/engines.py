@@ -29,7 +29,8 @@ from heroes.messages import Assignment, RoundRecord, Selection, Task, Update
 from heroes.models.cnn import build
 from heroes.models.family import Family
 from heroes.planning.pacing import Estimates
-from heroes.slices.exchange import pack_tensors, pack_update, tensors_bytes, unpack_tensors
+from heroes.slices.exchange import pack_tensors, tensors_bytes, unpack_tensors
+from heroes.slices.uploads import pack_update
 from heroes.transport.wire import Frame, Parcels, task_frame, update_frame
 
 ENGINES = ("in_process", "processes", "mpi", "flower")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import nn
 
 from heroes import seeds
 from heroes.assemble import Own, assembled
+from heroes.assemble.server import server_optimiser
 from heroes.client.training import LocalSettings, Trainer
 from heroes.contracts import Clock, Engine
 from heroes.data import Examples, FederatedData, share_out
@@ -25,6 +27,7 @@ from heroes.messages import Assignment, Cohort, Plan, RoundRecord, Selection, Se
 from heroes.models.family import Family
 from heroes.planning.loads import Costs, LearningRate
 from heroes.rounds import run_round
+from heroes.server.sampling import Uniform
 from heroes.settings.config import Config
 from heroes.slices.cuts import cut_out
 from heroes.slices.feedback import Feedback
@@ -91,7 +94,11 @@ class World:
     def costs(self, max_width: int = 3) -> Costs:
         flops = 1e6 * np.array([1.0, 3.0, 6.0])[:max_width]
         sizes = np.array([2000, 4000, 7000])[:max_width]
-        return Costs(step_flops=flops, probe_flops=flops / 2, bytes_up=sizes, bytes_down=sizes + 100)
+
+        def upload(width: int, bits: int, share: float) -> int:
+            return math.ceil(int(sizes[width - 1]) * bits * share / 32)
+
+        return Costs(flops, flops / 2, bytes_up=sizes, bytes_down=sizes + 100, upload=upload)
 
     def strategy(self, strategy_name: str, max_width: int = 3, **changes: Any) -> Strategy:
         """A strategy by name on the tiny family; changes are its settings or parts of its ground."""
@@ -168,15 +175,16 @@ class World:
         cohort: int = 4,
         seed: int = 1,
         down_bits: int = 32,
-        error_feedback: bool = False,
+        error_feedback: bool | None = None,
         **settings_changes: Any,
     ) -> Federation:
         chosen = strategy or self.strategy("heroes")
         data = self.data(clients)
         duties = chosen.duties(chosen.ground.probes)
-        asked = {
-            key: getattr(duties, key) for key in ("probes", "terms", "sends", "scaler", "mask_absent_labels")
-        }
+        asked = {field.name: getattr(duties, field.name) for field in fields(duties)}
+        if error_feedback is None:
+            error_feedback = bool(chosen.requires.get("exchange.error_feedback", False))
+        asked["utility"] = chosen.sampler() is not None
         train_in = "factors" if chosen.holds == "factors" else "dense"
         local = LocalSettings(**({"batch_size": 5, "train_in": train_in} | asked | settings_changes))
         shapes = {name: tuple(tensor.shape) for name, tensor in chosen.begin(0).tensors.items()}
@@ -192,6 +200,8 @@ class World:
             sends=local.sends,
             down_bits=down_bits,
             feedback=Feedback(shapes) if error_feedback else None,
+            optimiser=server_optimiser(Config().with_strategy(chosen)),
+            sampler=chosen.sampler() or Uniform(),
         )
 
     def assignment(self, client: int = 0, **changes: Any) -> Assignment:

@@ -79,6 +79,7 @@ class Outcome:
     samples: int
     loss: float | None  # None: it did not say
     seconds: float  # from the beginning of the round until its answer was in
+    measured: Mapping[str, float] = field(default_factory=dict)  # what it told besides
 
 
 class Sampler(Protocol):

@@ -78,6 +78,8 @@ class Assignment:
     probes: bool = True  # whether the client makes estimates this time, if the strategy wants any
     attempt: int = 0  # a round that too few answered is begun again
     nonce: int = 0  # whoever answers must know it
+    up_bits: int | None = None  # of a value on its way up; None is what the configuration says
+    up_share: float | None = None  # of a change's values that travel up, the largest; None likewise
 
     @property
     def compute_seconds(self) -> float:

@@ -81,7 +81,7 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     after, facts = aggregated(f.strategy, state, plan, good)  # local training happens behind this line
     after = optimise(f, state, after, [held(f, a) for a in plan.assignments if a.client in answers.counted])
     timing = f.clock.elapse(plan.assignments, wanted)
-    memory = remembered(f.sampler, state, plan, answers.answered, timing)
+    memory = remembered(f.sampler, state, plan, answers.answered, timing, answers.measured)
     residuals = state.residuals if f.feedback is None else f.feedback.keep(state.residuals, left)
     return Attempt(plan, answers, replace(after, sampler=memory, residuals=residuals), facts, timing)
 

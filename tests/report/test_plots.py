@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from heroes.report.plots import (
 )
 from heroes.report.run_plots import block_counters, round_timeline, widths_and_steps
 from heroes.report.style import SPARE, as_bytes, colour, look
+from heroes.strategies.registry import BUILT_IN
 
 Make = Callable[..., Path]
 
@@ -317,3 +319,20 @@ def test_an_axis_begins_where_it_shows_most(
 def test_pictures_are_called_by_the_metric_in_letters_that_file_names_have(make_run: Make) -> None:
     run = load_run(make_run("odd", [1.0, 2.0], metric="../top 5"))
     assert [each.name for each in comparison_pictures(compare([run]))][:2] == ["top-5-time", "top-5-traffic"]
+
+
+def lab(colour: str) -> np.ndarray:
+    """A colour in CIELAB, where distances are what eyes see."""
+    rgb = np.array([int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear
+    x, y, z = np.cbrt(np.maximum(xyz / [0.9505, 1.0, 1.089], 0.008856))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_all_strategies_can_be_told_apart() -> None:
+    looks = {name: look(name) for name in BUILT_IN}
+    for (one, (first, mark)), (two, (second, other)) in combinations(looks.items(), 2):
+        apart = float(np.linalg.norm(lab(first) - lab(second)))
+        assert apart > 20, (one, two, apart)
+        assert apart > 30 or mark != other, (one, two, apart)

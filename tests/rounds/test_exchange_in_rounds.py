@@ -24,18 +24,22 @@ from heroes.settings.recipes import digits
 from heroes.slices.cuts import cut_out, cut_shapes
 from heroes.slices.exchange import (
     pack_tensors,
-    pack_update,
-    pack_with_feedback,
     tensors_bytes,
     unpack_tensors,
-    unpack_update,
 )
 from heroes.slices.feedback import Leftover
+from heroes.slices.uploads import pack_update, pack_with_feedback, unpack_update, upload_bytes
 from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import FunctionEngine, InProcessEngine
 
 FEW = {"exchange.up_bits": 4, "exchange.down_bits": 8}
+
+
+def with_feedback(name, feedback):
+    """The setting, or what the strategy cannot do without."""
+    key = "exchange.error_feedback"
+    return {key: BUILT_IN[name].requires.get(key, feedback)}
 
 
 def planned(federation, state):
@@ -56,20 +60,28 @@ def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_see
     plan, _, entry = planned(federation, begun)
     quantised = federation.engine.trainer
     exact = Trainer(federation.family, replace(quantised.settings, up_bits=32))
+    whole_upload = {"up_bits": None, "up_share": None}
     for a, client in zip(plan, entry.clients, strict=True):
         whole = cut_out(begun.tensors, federation.strategy.cut(a.selection))
         sent = pack_tensors(whole, 8)
         task = make_task(federation, begun, a, partial(as_sent, federation, begun))
         assert same(task.tensors, unpack_tensors(sent))
-        answer = exact.train(task, data.train, data.shares[a.client])
-        upload = pack_update(answer.tensors, task.tensors, 4, seeds.number(task.seed, "upload"))
+        plain = replace(task, assignment=replace(a, **whole_upload), residuals=None)
+        answer = exact.train(plain, data.train, data.shares[a.client])
+        bits, share = quantised.fineness(a)
+        assert (bits, share) == (a.up_bits or 4, a.up_share or 1.0)
+        upload = (
+            pack_update(answer.tensors, task.tensors, bits, seeds.number(task.seed, "upload"), share)
+            if task.residuals is None
+            else pack_with_feedback(answer.tensors, task.tensors, bits, task.residuals, share)[0]
+        )
         gradient = sum(extra.nbytes for extra in answer.extras.values())
         assert answer.extras.keys() == {extra.name for extra in federation.sends}
         assert client.bytes_up == sum(piece.nbytes for piece in upload.values()) + gradient
         assert client.bytes_down == sum(piece.nbytes for piece in sent.values())
         shapes = cut_shapes(begun.tensors, federation.strategy.cut(a.selection)).values()
         assert (client.bytes_up - gradient, client.bytes_down) == (
-            tensors_bytes(shapes, 4),
+            upload_bytes(shapes, bits, share),
             tensors_bytes(shapes, 8),
         )
         seen = quantised.train(task, data.train, data.shares[a.client]).tensors
@@ -87,20 +99,23 @@ def test_the_clock_counts_the_packed_bytes(world, name):
     assert [c.transfer_seconds for c in entry.clients] == pytest.approx(moved)
     assert entry.duration == pytest.approx(max(a.seconds for a in plan))
     _, exact = run_round(full, full.strategy.begin(0))
-    assert [c.compute_seconds for c in exact.clients] == [c.compute_seconds for c in entry.clients]
+    steps = [[c.compute_seconds / c.tau for c in each.clients] for each in (exact, entry)]
+    assert steps[0] == pytest.approx(steps[1])
     assert entry.bytes_down < 0.5 * exact.bytes_down
     extras = len(plan) * sum(extra.nbytes(()) for extra in few.sends)  # they travel as they are
-    assert entry.bytes_up - extras < 0.4 * (exact.bytes_up - extras)
+    if all((a.up_bits, a.up_share) == (None, None) for a in plan):  # else the strategy itself chooses them
+        assert entry.bytes_up - extras < 0.4 * (exact.bytes_up - extras)
     assert entry.duration < exact.duration
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_thirty_two_bits_change_nothing(world, name):
+    own_bits = BUILT_IN[name]().duties(0).tries_coarser  # rounds whatever the configuration says
     runs = [
         list(run(world.assembled(name, changes), Stop(2)))
         for changes in (
             {},
-            {"exchange.up_bits": 32, "exchange.down_bits": 32, "exchange.error_feedback": True},
+            {"exchange.up_bits": 32, "exchange.down_bits": 32, "exchange.error_feedback": not own_bits},
         )
     ]
     assert [entry for _, entry in runs[0]] == [entry for _, entry in runs[1]]
@@ -120,12 +135,10 @@ def test_an_update_packed_in_thirty_two_bits_comes_back_bit_for_bit(world):
 @pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("feedback", [False, True])
 def test_every_strategy_runs_and_learns_with_few_bits_and_repeats_from_its_seed(world, name, feedback):
-    steps = (
-        {"strategy.tau_first": 6, "strategy.tau_max": 12}
-        if name in ("adp", "heroes")
-        else {"strategy.tau": 6}
-    )
-    changes = FEW | steps | {"exchange.error_feedback": feedback}
+    fields, requires = BUILT_IN[name].model_fields, BUILT_IN[name].requires
+    steps = {"strategy.tau": 6} if "tau" in fields else {"strategy.tau_first": 6, "strategy.tau_max": 12}
+    steps |= {"optimiser.rate": 0.1} if requires.get("optimiser.name") in ("adam", "yogi") else {}
+    changes = FEW | steps | with_feedback(name, feedback)
     first, second = (list(run(world.assembled(name, changes), Stop(6), evaluate_every=6)) for _ in range(2))
     assert [entry for _, entry in first] == [entry for _, entry in second]
     assert same(first[-1][0].tensors, second[-1][0].tensors)
@@ -162,14 +175,14 @@ def poisoned(world, client):
 @pytest.mark.parametrize("feedback", [False, True])
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_client_that_diverged_is_recorded_and_not_raised(world, name, feedback):
-    federation = world.assembled(name, FEW | {"exchange.error_feedback": feedback})
+    federation = world.assembled(name, FEW | with_feedback(name, feedback))
     engine = InProcessEngine(federation.engine.trainer, poisoned(world, 7))
     federation = replace(federation, engine=engine)
     state, entry = run_round(federation, federation.strategy.begin(0))
     assert [c.client for c in entry.clients] == [1, 2, 7, 8]
     assert [(lost.client, lost.cause) for lost in entry.missing] == [(7, "finite")]
     assert all(torch.isfinite(value).all() for value in state.tensors.values())
-    if feedback:
+    if federation.feedback is not None:
         assert list(state.residuals) == [1, 2, 8]  # nothing of an upload that does not count
 
 
@@ -198,7 +211,8 @@ def test_what_rounding_left_out_is_kept_for_those_who_answered_and_sent_next_tim
             left = kept.get(a.client, {name: torch.zeros_like(value) for name, value in task.tensors.items()})
             assert same(task.residuals, left)
             assert (a.client in returning) == any(value.any() for value in left.values())
-            answer = exact.train(task, data.train, data.shares[a.client]).tensors
+            plain = replace(task, residuals=None)
+            answer = exact.train(plain, data.train, data.shares[a.client]).tensors
             packed, kept[a.client] = pack_with_feedback(answer, task.tensors, 2, left)
             uploads.append(unpack_update(packed, task.tensors))
             for name, seen in uploads[-1].items():  # all that was wanted is either sent or kept

@@ -56,7 +56,8 @@ def config(strategy="heroes", **changes):
 @pytest.mark.parametrize("strategy", BUILT_IN)
 @pytest.mark.parametrize("bits", [32, 4])
 def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path, strategy, bits):
-    chosen = config(strategy).changed({"exchange.up_bits": bits, "exchange.error_feedback": bits < 32})
+    feedback = BUILT_IN[strategy].requires.get("exchange.error_feedback", bits < 32)
+    chosen = config(strategy).changed({"exchange.up_bits": bits, "exchange.error_feedback": feedback})
     heroes.run(chosen, out=tmp_path / "whole")
     with pytest.raises(StoppedError):
         heroes.run(chosen, out=tmp_path / "cut", on_round=stop_after(3))

@@ -46,10 +46,10 @@ def same(one: Path, two: Path) -> bool:
 def test_the_example_stays_short_and_learns(tmp_path: Path) -> None:
     assert len((ROOT / "examples" / "own_strategy.py").read_text().splitlines()) < 60
     run = heroes.run(config(**{"federation.rounds": 12}), strategy=FedRolex(tau=10), out=tmp_path)
-    assert run.config.strategy.name == "fedrolex"
+    assert run.config.strategy.name == "my_fedrolex"
     assert run.summary().accuracy > 0.7
     parts = json.loads((tmp_path / "environment.json").read_text())["parts"]
-    assert parts["strategy"] == {"name": "fedrolex", "module": "own_strategy", "package": None}
+    assert parts["strategy"] == {"name": "my_fedrolex", "module": "own_strategy", "package": None}
 
 
 def test_the_window_rolls_by_one_channel_of_the_narrowest_layer_and_wraps(world: Any) -> None:
@@ -79,13 +79,13 @@ def test_all_local_engines_resume_and_faults_give_the_same_bits(tmp_path: Path) 
     )
     assert same(tmp_path / "whole", tmp_path / "resumed")
     page = write_page(load_runs([tmp_path / "whole"]), tmp_path / "page.html").read_text()
-    assert "fedrolex" in page
+    assert "my_fedrolex" in page
 
 
 def test_resume_without_the_strategy_says_where_it_came_from(tmp_path: Path) -> None:
     heroes.run(config(**{"federation.rounds": 1}), strategy=FedRolex(), out=tmp_path)
     with pytest.raises(
-        ConfigError, match="used the strategy 'fedrolex', which came from the module 'own_strategy'"
+        ConfigError, match="used the strategy 'my_fedrolex', which came from the module 'own_strategy'"
     ):
         heroes.resume(tmp_path, {"federation.rounds": 2})
     heroes.run(config(**{"federation.rounds": 1}), out=tmp_path, overwrite=True)

@@ -17,6 +17,7 @@ from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.world import dataset, federated, model_build, named_model, shared
 from heroes.client import precision
 from heroes.client.extras import LABELS
+from heroes.client.losses import CrossEntropy
 from heroes.client.objectives import Objective, make_objective
 from heroes.client.optimisers import AdamW, Sgd
 from heroes.client.terms import Orthogonality, Proximal, Term
@@ -31,8 +32,10 @@ from heroes.models.family import Build, Family
 from heroes.models.prices import COSTS, Count, Step
 from heroes.planning.loads import Costs
 from heroes.seeds import Seed
+from heroes.server.sampling import needs_utility
 from heroes.settings.config import Config
 from heroes.slices.exchange import tensors_bytes
+from heroes.slices.uploads import upload_bytes
 from heroes.strategies.base import Duties
 
 FEW = 4
@@ -116,9 +119,13 @@ def local_settings(config: Config, aim: Objective) -> LocalSettings:
         train_in=t.train_in if config.strategy.holds == "factors" else "dense",
         probes=duties.probes,
         up_bits=config.exchange.up_bits,
+        up_share=1.0 - config.exchange.sparsity,
         scaler=duties.scaler,
         mask_absent_labels=duties.mask_absent_labels,
         any_width=duties.any_width,
+        distil=duties.distil,
+        tries_coarser=duties.tries_coarser,
+        utility=needs_utility(config.federation.sampler),
         sends=duties.sends,
     )
 
@@ -157,6 +164,11 @@ def check_targets(settings: LocalSettings, data: FederatedData) -> None:
             keys = "strategy.mask_absent_labels and strategy.label_split"
             kind = f"{examples.targets.dtype} of shape {tuple(examples.targets.shape)}"
             raise ConfigError(f"{keys} need class labels, but targets are {kind}; use false for both")
+    if settings.distil and not isinstance(settings.objective.loss, CrossEntropy):
+        raise ConfigError(
+            "strategy.distil needs an objective with a score for every class, which "
+            f"{settings.objective.loss.name!r} has not; use false"
+        )
 
 
 def measure_costs(
@@ -167,20 +179,31 @@ def measure_costs(
     held = family.weight_shapes if local.train_in == "dense" else family.tensor_shapes
     shapes = [list(held(width).values()) for width in range(1, family.max_width + 1)]
     extra = [sum(each.nbytes(of_width) for each in local.sends) for of_width in shapes]
-    up = np.array([tensors_bytes(of_width, local.up_bits) for of_width in shapes]) + np.array(extra)
+
+    def upload(width: int, bits: int, share: float) -> int:
+        return upload_bytes(shapes[width - 1], bits, share) + extra[width - 1]
+
+    widths = range(1, family.max_width + 1)
+    up = np.array([upload(width, local.up_bits, local.up_share) for width in widths])
     down = np.array([tensors_bytes(of_width, down_bits) for of_width in shapes])
-    return Costs(_mixed(np.array(step, dtype=float), local.any_width), np.array(dense, dtype=float), up, down)
+    steps = _mixed(np.array(step, dtype=float), local.any_width, local.distil)
+    return Costs(steps, np.array(dense, dtype=float), up, down, upload)
 
 
-def _mixed(step: Floats, any_width: float) -> Floats:
+def _mixed(step: Floats, any_width: float, distil: bool = False) -> Floats:
     """A step of each width on average, if this share of them is at a width drawn from 1 to it.
 
-    >>> _mixed(np.array([1.0, 3.0]), 0.5).tolist()
-    [1.0, 2.5]
+    A narrower step that distils is one of the whole width as well.
+
+    >>> _mixed(np.array([1.0, 3.0]), 0.5).tolist(), _mixed(np.array([1.0, 3.0]), 1.0, distil=True).tolist()
+    ([1.0, 2.5], [1.0, 3.5])
     """
     if any_width == 0:
         return step
-    drawn = np.cumsum(step) / np.arange(1, len(step) + 1)
+    widths = np.arange(1, len(step) + 1)
+    drawn = np.cumsum(step) / widths
+    if distil:
+        drawn += step * (widths - 1) / widths
     return (1 - any_width) * step + any_width * drawn
 
 

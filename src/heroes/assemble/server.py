@@ -47,6 +47,8 @@ def ground(config: Config, family: Family, costs: Costs) -> Ground:
         or config.engine.clock == "wall",  # real ones take real time
         probes=t.probes,
         probe_every=t.probe_every,
+        up_bits=config.exchange.up_bits,
+        momentum=t.momentum if t.optimiser == "sgd" else 0.0,
     )
 
 
@@ -58,10 +60,10 @@ def availability(faults: Faults | None, engine: Engine) -> Availability:
 
 
 def sampler(config: Config, own: Own) -> Sampler:
-    """Who chooses the clients: the user's own sampler, or the named one."""
+    """Who chooses the clients: the user's own sampler, the strategy's, or the named one."""
     if own.sampler is not None:
         return fitting(own.sampler)
-    return named("federation.sampler", config.federation.sampler, SAMPLERS)()
+    return config.strategy.sampler() or named("federation.sampler", config.federation.sampler, SAMPLERS)()
 
 
 def server_optimiser(config: Config) -> ServerOptimiser | None:

@@ -54,7 +54,7 @@ Reference = Annotated[str | None, typer.Option(metavar="NAME", help=_WHOSE)]
 @app.command("compare")
 def compare_command(
     things: Things,
-    strategies: options.Strategies = ",".join(registry.BUILT_IN),
+    strategies: options.Strategies = ",".join(registry.PAPER),
     seeds: Seeds = "0",
     until_accuracy: UntilAccuracy = None,
     until_time: UntilTime = None,

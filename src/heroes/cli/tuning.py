@@ -48,7 +48,7 @@ Jobs = Annotated[int, typer.Option(min=1, help="Trials at the same time, each in
 @app.command("tune")
 def tune_command(
     experiment: options.Experiment,
-    strategies: options.Strategies = ",".join(registry.BUILT_IN),
+    strategies: options.Strategies = ",".join(registry.PAPER),
     grid: options.Grid = None,
     budget: Budget = None,
     seeds: Seeds = ",".join(map(str, SEEDS)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,10 +20,11 @@ from heroes.client.terms import Term
 from heroes.contracts import LocalOptimiser
 from heroes.data.examples import Examples
 from heroes.errors import ExchangeError, said
-from heroes.messages import Integers, Lost, Task, Tensors, Update
+from heroes.messages import Assignment, Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
 from heroes.slices.cuts import cut_out
-from heroes.slices.exchange import Upload, pack_update, pack_with_feedback, unpack_update
+from heroes.slices.exchange import UP_BITS
+from heroes.slices.uploads import Upload, pack_update, pack_with_feedback, unpack_update
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,13 @@ class LocalSettings:
         clip: the largest norm of a gradient.
         precision: in what models are computed, "float32" or "bfloat16"; what is moved stays float32.
         sends: what goes back besides the tensors.
+        up_bits, up_share: of a value on its way up, and of a change's values that travel, where a task does
+            not say otherwise.
         scaler, mask_absent_labels: HeteroFL's extras.
         any_width: share of steps at a width drawn from 1 to the client's own.
+        tries_coarser: tell the losses before and after the change as it travels, and in half the bits.
+        utility: tell how useful the client is to the model, for a sampler that goes by it.
+        distil: in such a step the widest learns the labels, and the narrower one what the widest says.
     """
 
     batch_size: int = 32
@@ -49,9 +56,13 @@ class LocalSettings:
     train_in: str = "factors"
     probes: int = 2
     up_bits: int = 32
+    up_share: float = 1.0
     scaler: bool = False
     mask_absent_labels: bool = False
     any_width: float = 0.0
+    distil: bool = False
+    utility: bool = False
+    tries_coarser: bool = False
     sends: tuple[Extra, ...] = ()
 
 
@@ -92,8 +103,9 @@ class Trainer:
             )
             probe_batches = [examples.batch(indices, self.device) for indices in probes]
             before = self._probe(width, task.tensors, probe_batches)
+            told = Utility(len(share) // len(batches[0])) if settings.utility else None
             loss, trained = self._descend(
-                task, (examples.batch(i, self.device, rng) for i in batches), labels
+                task, (examples.batch(i, self.device, rng) for i in batches), labels, told
             )
             after = self._probe(width, trained, probe_batches)
         answer = self.family.factors(trained, task.tensors) if settings.train_in == "weights" else trained
@@ -103,22 +115,52 @@ class Trainer:
             tensors=answer,
             samples=len(share),
             loss=loss,
-            measured=estimate(before, after) if before and after else {},
+            measured={
+                **(estimate(before, after) if before and after else {}),
+                **(self._tried(task, answer, examples, share) if settings.tries_coarser else {}),
+                **(told.measured(min(len(share), assignment.tau * len(batches[0]))) if told else {}),
+            },
             extras=sent_along(settings.sends, Seen(targets, before)),
             nonce=assignment.nonce,
         )
 
     def packed(self, task: Task, tensors: Tensors) -> tuple[Upload | None, Tensors | None]:
         """Trained tensors in the configured bits, and what rounding leaves out; None if not packed."""
-        bits, feedback = self.settings.up_bits, task.residuals
-        if bits == 32 and feedback is None:
+        (bits, share), feedback = self.fineness(task.assignment), task.residuals
+        if (bits, share) == (32, 1.0) and feedback is None:
             return None, None
         try:
             if feedback is None:
-                return pack_update(tensors, task.tensors, bits, seeds.number(task.seed, "upload")), None
-            return pack_with_feedback(tensors, task.tensors, bits, feedback)
+                seed = seeds.number(task.seed, "upload")
+                return pack_update(tensors, task.tensors, bits, seed, share), None
+            return pack_with_feedback(tensors, task.tensors, bits, feedback, share)
         except ExchangeError:  # not finite: the server will see that and say so
             return None, feedback
+
+    def _tried(self, task: Task, trained: Tensors, examples: Examples, share: Integers) -> dict[str, float]:
+        """The loss on one batch before the change, after it as it travels, and after it in half the bits."""
+        bits, kept = self.fineness(task.assignment)
+        finite = all(bool(torch.isfinite(tensor).all()) for tensor in trained.values())
+        if not task.assignment.probes or bits == UP_BITS[-1] or not finite:
+            return {}
+        (indices,) = draw_batches(share, self.settings.batch_size, 1, seeds.stream(task.seed, "tried"))
+        batch = examples.batch(indices, self.device)
+        seed = seeds.number(task.seed, "upload")
+        told = {"loss_before": self._loss_of(task, batch, task.tensors)}
+        for name, few in (("loss_sent", bits), ("loss_coarser", UP_BITS[UP_BITS.index(bits) + 1])):
+            packed = pack_update(trained, task.tensors, few, seed, kept)
+            told[name] = self._loss_of(task, batch, unpack_update(packed, task.tensors))
+        return told
+
+    @torch.no_grad()
+    def _loss_of(self, task: Task, batch: Batch, tensors: Tensors) -> float:
+        model = self.loaded(tensors, task.assignment.selection.width)
+        model.module.eval()
+        return float(self.settings.objective.loss.each(model(batch[0]), batch[1]).mean())
+
+    def fineness(self, assignment: Assignment) -> tuple[int, float]:
+        """Bits of a value and share of values that travel up."""
+        return assignment.up_bits or self.settings.up_bits, assignment.up_share or self.settings.up_share
 
     def model(self, kind: str, width: int) -> LocalModel:
         """The resident model of this kind ("dense" or "composed") and width."""
@@ -151,7 +193,7 @@ class Trainer:
         )
 
     def _descend(
-        self, task: Task, batches: Iterator[Batch], labels: tuple[int, ...]
+        self, task: Task, batches: Iterator[Batch], labels: tuple[int, ...], told: Utility | None
     ) -> tuple[float, dict[str, Tensor]]:
         """Run the optimiser; the mean loss over the steps, and the tensors at the end."""
         settings, assignment = self.settings, task.assignment
@@ -165,10 +207,10 @@ class Trainer:
         step = settings.optimiser.begin(parameters)
         total = torch.zeros((), device=self.device)
         for inputs, targets in batches:
-            loss = settings.objective.loss.mean(
-                self._scores(model, widest, next(widths), inputs, labels), targets
-            )
-            total += loss.detach()
+            loss, mean, scores = self._loss(model, widest, next(widths), inputs, targets, labels)
+            total += mean
+            if told is not None:
+                told.add(settings.objective.loss.each(scores.detach(), targets))
             for term in settings.terms:
                 loss = loss + term(model, received)
             loss.backward()
@@ -178,6 +220,26 @@ class Trainer:
             for parameter in parameters:
                 parameter.grad = None
         return float(total) / assignment.tau, model.read()
+
+    def _loss(
+        self,
+        model: LocalModel,
+        widest: int,
+        width: int,
+        inputs: Tensor,
+        targets: Tensor,
+        labels: tuple[int, ...],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What a step lowers, the loss on the labels that it tells of, and the scores behind that."""
+        aim = self.settings.objective.loss
+        scores = self._scores(model, widest, width, inputs, labels)
+        if width == widest or not self.settings.distil:
+            loss = aim.mean(scores, targets)
+            return loss, loss.detach(), scores
+        teacher = self._scores(model, widest, widest, inputs, labels)
+        loss = aim.mean(teacher, targets)
+        said, wanted = (aim.aligned(given, targets)[0] for given in (scores, teacher.detach()))
+        return loss + nn.functional.cross_entropy(said, wanted.softmax(1)), loss.detach(), teacher
 
     def _widths(self, task: Task) -> Iterator[int]:
         """The width of every step."""
@@ -206,6 +268,26 @@ class Trainer:
         whole = {name: p.reshape(model.shapes[name]) for name, p in model.parameters.items()}
         cut = self.family.cut_within(widest, width, "factors" if factors else "weights")
         return part(inputs, cut_out(whole, cut))
+
+
+@dataclass
+class Utility:
+    """How useful a client is to the model: by the squared losses of the first pass over its examples."""
+
+    batches: int  # of a pass
+    squares: float = 0.0
+    count: int = 0
+
+    def add(self, losses: Tensor) -> None:
+        """The losses of the next batch, one for each prediction."""
+        if self.batches > 0:
+            self.batches -= 1
+            self.squares += float(losses.double().square().sum())
+            self.count += losses.numel()
+
+    def measured(self, examples: int) -> dict[str, float]:
+        """What a client tells that trained on so many of its examples."""
+        return {"utility": examples * math.sqrt(self.squares / self.count)} if self.count else {}
 
 
 def sent_along(extras: tuple[Extra, ...], seen: Seen) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ Nothing is declared by name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 
@@ -118,6 +119,7 @@ class Family:
         self.rank_ratio = rank_ratio
         self.parameters = detect(build, max_width, rank_ratio)
         self._cut = lru_cache(maxsize=4096)(self._make_cut)
+        self._piece_cut = lru_cache(maxsize=64)(self._make_piece_cut)
         self._weight_cut = lru_cache(maxsize=4096)(self._make_weight_cut)
 
     def __reduce__(self) -> tuple[type[Family], tuple[Build, int, float]]:
@@ -232,6 +234,28 @@ class Family:
     def cut_weights(self, groups: tuple[int, ...]) -> Cut:
         """Where the plain weights of some channel groups lie in the full-width weights."""
         return self._weight_cut(groups, self.max_width)
+
+    @cached_property
+    def finest(self) -> int:
+        """Into how many equal pieces every channel group can be cut, in all layers alike."""
+        return math.gcd(*(size for p in self.parameters for _, sizes in p.scaled_axes for size in sizes))
+
+    def cut_pieces(self, pieces: tuple[int, ...]) -> Cut:
+        """Where the plain weights of some of the `max_width * finest` finest pieces of all channels lie."""
+        return self._piece_cut(pieces)
+
+    def _make_piece_cut(self, pieces: tuple[int, ...]) -> Cut:
+        parts = self.max_width * self.finest
+        return {
+            p.name: Slice(
+                p.name,
+                tuple(
+                    (axis, group_indices(tuple(size // self.finest for size in sizes), pieces, parts))
+                    for axis, sizes in p.scaled_axes
+                ),
+            )
+            for p in self.parameters
+        }
 
     def _make_weight_cut(self, groups: tuple[int, ...], width: int) -> Cut:
         """From the weights of a model of this width."""

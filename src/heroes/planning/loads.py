@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from heroes.messages import Assignment, Cohort, Floats, Integers, Selection
 from heroes.planning.pacing import affordable_widths
@@ -27,12 +27,16 @@ class LearningRate:
 
 @dataclass(frozen=True)
 class Costs:
-    """Per width, index p - 1: FLOPs of one local step, FLOPs of one probe gradient, bytes each way."""
+    """Per width, index p - 1: FLOPs of one local step, FLOPs of one probe gradient, bytes each way.
+
+    `upload` gives the bytes up of a width, with so many bits and this share of values.
+    """
 
     step_flops: Floats
     probe_flops: Floats
     bytes_up: Integers
     bytes_down: Integers
+    upload: Callable[[int, int, float], int] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ class Load:
     @property
     def nu(self) -> Floats:
         return self.transfer + self.probing
+
+    def sending(self, cohort: Cohort, bytes_up: Integers) -> Load:
+        """The same with uploads of other sizes."""
+        moved = self.transfer + (bytes_up - self.bytes_up) / cohort.upload
+        return replace(self, bytes_up=bytes_up, transfer=moved)
 
 
 def widths_afforded(cohort: Cohort, costs: Costs, step_limit: float | str) -> Integers:

@@ -17,6 +17,7 @@ from heroes.contracts import Strategy
 from heroes.errors import HeroesError, TrainingError, said
 from heroes.messages import Assignment, Cohort, Facts, Plan, Selection, ServerState, Tensors, Update, plain
 from heroes.slices.cuts import Cut, cut_out
+from heroes.slices.exchange import UP_BITS
 
 Answers = Iterator[tuple[Assignment, Update]]
 
@@ -49,6 +50,12 @@ def assigned(strategy: Strategy[Any], state: ServerState[Any], cohort: Cohort) -
                 f"assign() of the strategy {strategy.name!r} gave client {a.client} tau {a.tau!r} at width "
                 f"{a.selection.width!r} {when}; tau should be a whole number from 1 on, the width one of "
                 f"{', '.join(map(str, strategy.widths))}"
+            )
+        if a.up_bits not in (None, *UP_BITS) or not (a.up_share is None or 0 < a.up_share <= 1):
+            raise TrainingError(
+                f"assign() of the strategy {strategy.name!r} gave client {a.client} up_bits {a.up_bits!r} "
+                f"and up_share {a.up_share!r} {when}; bits should be one of {', '.join(map(str, UP_BITS))}, "
+                "the share above 0 and at most 1"
             )
     return plan
 

@@ -58,6 +58,7 @@ class Pairing:
         self.stood_in: set[int] = set()
         self.lost: list[Lost] = []
         self.answered: dict[int, tuple[int, float | None]] = {}  # client: samples, loss
+        self.measured: dict[int, Mapping[str, float]] = {}  # client: what else it told
 
     def __iter__(self) -> Iterator[tuple[Assignment, Update]]:
         place = {assignment.client: n for n, assignment in enumerate(self.plan)}
@@ -102,6 +103,7 @@ class Pairing:
         else:
             loss = update.loss
             self.answered[update.client] = update.samples, None if math.isnan(loss) else loss
+            self.measured[update.client] = update.measured
             yield self.plan[n], update
 
     def _checked(self, assignment: Assignment, update: Update | Lost) -> Update | Lost:

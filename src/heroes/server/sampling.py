@@ -15,6 +15,7 @@ import numpy as np
 from heroes.contracts import Outcome, Sampler, Timing
 from heroes.errors import ConfigError, TrainingError
 from heroes.messages import Integers, Plan, ServerState
+from heroes.planning.oort import Oort
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,12 @@ class Uniform:
         return None
 
 
-SAMPLERS: Mapping[str, Callable[[], Sampler]] = {"uniform": Uniform}
+SAMPLERS: Mapping[str, Callable[[], Sampler]] = {"uniform": Uniform, "oort": Oort}
+
+
+def needs_utility(name: str) -> bool:
+    """Whether clients must tell the sampler of this name how useful they are."""
+    return bool(getattr(SAMPLERS.get(name), "needs_utility", False))
 
 
 def fitting(sampler: Any) -> Sampler:
@@ -99,10 +105,12 @@ def remembered(
     plan: Plan,
     answered: Mapping[int, tuple[int, float | None]],
     timing: Timing,
+    measured: Mapping[int, Mapping[str, float]] | None = None,
 ) -> Any:
     """The sampler's memory after a round, exactly as a checkpoint would give it back."""
+    told = measured or {}
     outcomes = [
-        Outcome(a.client, *answered[a.client], float(timing.finished[n]))
+        Outcome(a.client, *answered[a.client], float(timing.finished[n]), told.get(a.client, {}))
         for n, a in enumerate(plan.assignments)
         if a.client in answered
     ]

@@ -95,7 +95,17 @@ class Config(Section):
             if strategy == self.strategy.name:
                 return self
             strategy = registry.find(strategy)()
-        return self.model_copy(update={"strategy": registry.own(strategy)})
+        return self._requiring(registry.own(strategy))
+
+    def _requiring(self, strategy: Strategy) -> Config:
+        """The same with this strategy and what it requires, and without what the present one does."""
+        usual = dict(flat(Config().model_dump(mode="python")))
+        given = {key: usual[key] for key in self.strategy.requires} | dict(strategy.requires)
+        update: dict[str, Any] = {"strategy": strategy}
+        for dotted, value in given.items():
+            section, _, key = dotted.partition(".")
+            update[section] = update.get(section, getattr(self, section)).model_copy(update={key: value})
+        return self.model_copy(update=update)
 
     def differs(self, other: Config) -> Iterator[str]:
         """The keys that have another value in the other configuration."""
@@ -108,6 +118,7 @@ def _disagreements(config: Config) -> Iterator[str]:
     faults, server, private = config.faults, config.server, config.privacy.noise > 0
     noise = f"privacy.noise is {config.privacy.noise}: noise"
     size = config.federation.cohort
+    yield from _not_as_required(config)
     if config.engine.clock == "wall" and config.engine.name != "flower":
         yield (
             f"engine.clock is 'wall' but engine.name is {config.engine.name!r}; "
@@ -147,6 +158,15 @@ def _disagreements(config: Config) -> Iterator[str]:
         yield f"{noise} cannot protect the training loss, which would end the run: {wanted}"
     if private and (told := config.strategy.reveals()) is not None:
         yield f"{noise} cannot protect {told}"
+
+
+def _not_as_required(config: Config) -> Iterator[str]:
+    """Settings without which the strategy would be another one."""
+    for key, wanted in config.strategy.requires.items():
+        section, _, name = key.partition(".")
+        found = getattr(getattr(config, section), name)
+        if found != wanted:
+            yield f"strategy.name is {config.strategy.name!r}, which needs {key} = {wanted!r}, not {found!r}"
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

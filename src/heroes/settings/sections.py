@@ -29,7 +29,7 @@ class FederationConfig(Section):
     target_loss: Positive | None = None
     """stop when the clients' mean training loss falls to this"""
     sampler: str = "uniform"
-    """who takes part in a round"""
+    """who takes part in a round: uniform is anyone, oort those with a high loss and short times"""
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -206,7 +206,11 @@ class ExchangeConfig(Section):
     down_bits: Literal[32, 16, 8] = 32
     """bits of a value on its way down, rounded to nearest"""
     error_feedback: bool = False
-    """whether a client adds what rounding left out to what it sends next, rounded to nearest"""
+    """whether a client adds what rounding and sparsity left out to what it sends next, rounded to nearest"""
+    sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """share of a change's values that does not travel up, tensor by tensor the smallest; best with
+    error_feedback
+    """
 
 
 class FleetConfig(Section):

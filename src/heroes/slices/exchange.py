@@ -1,4 +1,4 @@
-"""How tensors travel with fewer bits: downloads are rounded, uploads are rounded differences from them.
+"""How tensors travel with fewer bits: downloads are rounded, and `uploads` are rounded differences.
 
 Stands between the cut and the wire. A tensor is seen as rows (first axis by the rest), every row has one
 float32 scale, its largest magnitude, and every value is an integer from -levels to levels times scale /
@@ -43,7 +43,6 @@ Bytes = npt.NDArray[np.uint8]
 Singles = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int16]
 Rounding = np.random.Generator | None  # None: to nearest
-Upload = dict[str, "Packed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +140,7 @@ def tensors_bytes(shapes: Iterable[tuple[int, ...]], bits: int) -> int:
     )
 
 
-def pack_tensors(tensors: Tensors, bits: int, seed: int | None = None) -> Upload:
+def pack_tensors(tensors: Tensors, bits: int, seed: int | None = None) -> dict[str, Packed]:
     """Pack each tensor: to nearest, or at random from the seed, in a stream named after the tensor."""
     packed = {}
     for name, tensor in tensors.items():
@@ -157,45 +156,6 @@ def pack_tensors(tensors: Tensors, bits: int, seed: int | None = None) -> Upload
 def unpack_tensors(packed: Mapping[str, Packed]) -> dict[str, Tensor]:
     """The tensors, in float32."""
     return {name: decode(piece) for name, piece in packed.items()}
-
-
-def pack_update(trained: Tensors, received: Tensors, bits: int, seed: int) -> Upload:
-    """A client's upload: differences from what it received, or at 32 bits the tensors themselves."""
-    if bits == 32:
-        return pack_tensors(trained, bits)
-    return pack_tensors(
-        {name: tensor.float() - received[name] for name, tensor in trained.items()}, bits, seed
-    )
-
-
-def pack_with_feedback(
-    trained: Tensors, received: Tensors, bits: int, residuals: Tensors
-) -> tuple[Upload, dict[str, Tensor]]:
-    """The same with error feedback: the upload, and the client's new residuals.
-
-    Rounded to nearest, which always leaves less than there was; at random it can leave more, and at 2 bits
-    the residual of a long row grows to ten times its differences.
-    """
-    if bits == 32:
-        return pack_tensors(trained, bits), {
-            name: torch.zeros_like(residual) for name, residual in residuals.items()
-        }
-    wanted = {name: tensor.float() - received[name] + residuals[name] for name, tensor in trained.items()}
-    packed = pack_tensors(wanted, bits)
-    return packed, {name: wanted[name] - decode(piece) for name, piece in packed.items()}
-
-
-def unpack_update(packed: Mapping[str, Packed], received: Tensors) -> dict[str, Tensor]:
-    """What the server makes of an upload, given what the client received."""
-    if packed.keys() != received.keys():
-        raise ExchangeError(f"tensor names differ: {sorted(packed.keys() ^ received.keys())[0]}")
-    for name, piece in packed.items():
-        if piece.shape != tuple(received[name].shape):
-            raise ExchangeError(f"{name} has shape {piece.shape} instead of {tuple(received[name].shape)}")
-    return {
-        name: decode(piece) if piece.bits == 32 else received[name] + decode(piece)
-        for name, piece in packed.items()
-    }
 
 
 def _table(shape: tuple[int, ...]) -> tuple[int, int]:

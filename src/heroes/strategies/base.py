@@ -10,7 +10,7 @@ Importing a strategy does not import torch, so that a configuration can be read 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -21,12 +21,14 @@ from heroes.errors import HeroesError
 from heroes.fields import Positive, Section, Whole
 from heroes.messages import Assignment, Cohort, Facts, Integers, Plan, Selection, ServerState, Update
 from heroes.planning.loads import Costs, LearningRate, Load, assignments, load_of, widths_afforded
+from heroes.planning.pacing import Deadline, Limits, mean_deadline, step_intervals
 from heroes.slices.blocks import grid_selection
 from heroes.slices.cuts import Cut, Overlay, Part
 
 if TYPE_CHECKING:
     from heroes.client.extras import Extra
     from heroes.client.terms import Term
+    from heroes.contracts import Sampler
     from heroes.models.family import Family
 
 Answers = Iterable[tuple[Assignment, Update]]
@@ -41,7 +43,8 @@ class Ground:
     """What a run gives a strategy to stand on.
 
     `overlay` lays answers over the global tensors: by the mean, or a more robust way. `probes` is the number
-    of batches that the configuration grants for estimates, made every `probe_every` rounds.
+    of batches that the configuration grants for estimates, made every `probe_every` rounds. `momentum` is
+    that of the clients' SGD, 0 for another optimiser. `up_bits` is that of `exchange`.
     """
 
     family: Family
@@ -53,6 +56,8 @@ class Ground:
     count_download: bool = True
     probes: int = 0
     probe_every: int = 1
+    momentum: float = 0.0
+    up_bits: int = 32
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,10 @@ class Duties:
         mask_absent_labels: leave classes that a client does not hold out of its loss.
         any_width: share of steps that train the leading part of a client's slice, at a width drawn from 1
             to its own, instead of all of it.
+        distil: train what a client holds on the labels in every step, and a narrower part that is drawn on
+            what the whole says.
+        tries_coarser: measure on one batch what the loss was, what it is after the change as it travels, and
+            what it would be in half the bits.
     """
 
     probes: int = 0
@@ -75,6 +84,8 @@ class Duties:
     scaler: bool = False
     mask_absent_labels: bool = False
     any_width: float = 0.0
+    distil: bool = False
+    tries_coarser: bool = False
 
 
 class Strategy(Section):
@@ -95,6 +106,11 @@ class Strategy(Section):
     """
     literal: ClassVar[Mapping[str, Any]] = {}
     """the settings that follow the publication to the letter, where they are not the defaults"""
+
+    requires: ClassVar[Mapping[str, Any]] = {}
+    """settings of other sections without which it would be another strategy, such as the server's optimiser;
+    a configuration that takes the strategy takes them too, and refuses others
+    """
 
     _ground: Ground | None = PrivateAttr(default=None)
 
@@ -123,6 +139,10 @@ class Strategy(Section):
     def duties(self, probes: int) -> Duties:
         """What clients do besides training; the configuration grants `probes` batches for it."""
         return Duties()
+
+    def sampler(self) -> Sampler | None:
+        """Who chooses the clients, if the strategy does; None leaves it to `federation.sampler`."""
+        return None
 
     def reveals(self) -> str | None:
         """What clients reveal that noise on their changes cannot hide, and what to do; or None."""
@@ -185,12 +205,42 @@ class Strategy(Section):
         rule: str = "fixed",
         probes: bool = True,
     ) -> Plan:
-        """Everyone trains its width's selection for equally many steps; `rule` says why so many."""
-        selections = [self.select(state, width) for width in load.widths.tolist()]
-        rate = self.ground.learning_rate.at(state.round)
+        """Everyone trains what is selected for it for equally many steps; `rule` says why so many."""
         taus = [tau] * len(cohort)
-        given = assignments(state.round + 1, cohort, load, rate, selections, taus, probes=probes)
-        return Plan(given, {"tau_star": float(tau), "rule": rule})
+        return Plan(self.given(state, cohort, load, taus, probes), {"tau_star": float(tau), "rule": rule})
+
+    def own_taus(self, state: ServerState[Any], cohort: Cohort, load: Load, tau: int, tau_max: int) -> Plan:
+        """Everyone does as many steps as end with the round, in which the average client does `tau`."""
+        seconds = mean_deadline(load.mu, load.nu, tau, 1, tau_max)
+        steps = step_intervals(load.mu, load.nu, Deadline(seconds), 0.0, Limits(tau, 1, tau_max))
+        given = self.given(state, cohort, load, steps.high.tolist(), stragglers=steps.straggler.tolist())
+        return Plan(given, {"tau_star": float(tau), "rule": "time", "deadline": seconds})
+
+    def given(
+        self,
+        state: ServerState[Any],
+        cohort: Cohort,
+        load: Load,
+        taus: Sequence[int],
+        probes: bool = True,
+        stragglers: Sequence[bool] | None = None,
+    ) -> tuple[Assignment, ...]:
+        """What every client is given: what is selected for it, and so many steps."""
+        each = zip(load.widths.tolist(), cohort.clients.tolist(), strict=True)
+        selections = [self.select_for(client, state, width) for width, client in each]
+        rate = self.ground.learning_rate.at(state.round)
+        return assignments(state.round + 1, cohort, load, rate, selections, taus, stragglers, probes)
+
+    def sent_up(self, cohort: Cohort, load: Load, bits: Sequence[int], shares: Sequence[float]) -> Load:
+        """The load if each client's upload has so many bits a value, and this share of its values."""
+        assert self.ground.costs.upload is not None
+        each = zip(load.widths.tolist(), bits, shares, strict=True)
+        sizes = [self.ground.costs.upload(width, bit, share) for width, bit, share in each]
+        return load.sending(cohort, np.array(sizes, dtype=np.int64))
+
+    def select_for(self, client: int, state: ServerState[Any], width: int) -> Selection:
+        """What this client trains in this round: by default what all of its width do."""
+        return self.select(state, width)
 
     def select(self, state: ServerState[Any], width: int) -> Selection:
         """What a client of this width trains in this round: by default what is served at that width."""
@@ -219,3 +269,11 @@ class SameTau(Strategy):
 
     def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:
         return self.same_tau(state, cohort, self.load(cohort), self.tau)
+
+
+class WholeModel(SameTau):
+    """A strategy under which everyone trains the complete dense model."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.family.max_width,)

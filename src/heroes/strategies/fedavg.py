@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from heroes.strategies.base import SameTau
+from heroes.strategies.base import WholeModel
 
 
-class FedAvg(SameTau):
+class FedAvg(WholeModel):
     """Federated averaging of the dense model."""
 
     name: Literal["fedavg"] = "fedavg"
@@ -15,7 +15,3 @@ class FedAvg(SameTau):
 
     colour = "#D55E00"
     marker = "s"
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        return (self.family.max_width,)

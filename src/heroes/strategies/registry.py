@@ -12,6 +12,8 @@ from heroes.errors import ConfigError
 from heroes.strategies.base import Strategy
 
 DEFAULT = "heroes"
+PAPER = (DEFAULT, "adp", "fedavg", "flanc", "heterofl")
+"""those that the paper compares; commands that take several strategies start from these"""
 _NOT_STRATEGIES = ("__init__", "base", "registry")
 
 

@@ -15,8 +15,10 @@ from pathlib import Path
 import ray
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "waiting"))
 
 from own_strategy import FedRolex  # type: ignore[import-not-found]
+from representatives import representatives  # type: ignore[import-not-found]
 
 import heroes
 from heroes.assemble import NOTHING, at_node
@@ -26,7 +28,8 @@ from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import flower
 
 CLIENTS = 8
-BITS = dict(zip(BUILT_IN, cycle([(32, 32), (16, 32), (8, 8), (2, 8), (4, 16)]), strict=False))  # up and down
+CARRIED = [name for name in representatives() if "exchange.error_feedback" not in BUILT_IN[name].requires]
+BITS = dict(zip(CARRIED, cycle([(32, 32), (16, 32), (8, 8), (2, 8), (4, 16)]), strict=False))  # up and down
 
 
 def config(strategy: str, engine: str) -> Config:

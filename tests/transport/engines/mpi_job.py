@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "waiting"))
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
 from own_strategy import FedRolex  # type: ignore[import-not-found]
+from representatives import representatives  # type: ignore[import-not-found]
 
 import heroes
 from conftest import World, build_network  # type: ignore[import-not-found]
@@ -31,7 +32,6 @@ from heroes.federation import Federation, Stop
 from heroes.messages import Task
 from heroes.rounds import run, run_round
 from heroes.slices.cuts import cut_out
-from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines import mpi
 from heroes.transport.engines.in_process import InProcessEngine
 from heroes.transport.opening import Parts
@@ -156,7 +156,7 @@ def stuck(ours: Federation, _: Federation) -> object:
 
 SLOW = 2.0
 CASES: dict[str, tuple[Callable[[], Federation], Callable[[Federation, Federation], object]]] = {
-    **{name: (lambda name=name: plain(name), same_bits) for name in BUILT_IN},
+    **{name: (lambda name=name: plain(name), same_bits) for name in representatives()},
     "eight bits": (lambda: plain("heroes", up_bits=8, down_bits=8), same_bits),
     "feedback": (lambda: plain("fedavg", up_bits=4, down_bits=8, error_feedback=True), same_bits),
     "failing": (lambda: with_mishap(world.federation(clients=8, cohort=8), failing), lost),

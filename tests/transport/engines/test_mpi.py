@@ -21,11 +21,11 @@ import torch
 from loopback import records
 from mpi_launch import QUIET, SETTINGS, SMALL
 from patience import patience
+from representatives import representatives
 from safetensors.torch import load_file
 
 import heroes
 from heroes.errors import ConfigError
-from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.mpi.world import world
 
 MPIEXEC = [str(Path(sys.executable).with_name("mpiexec")), "--oversubscribe"]
@@ -92,7 +92,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(out.read_text()))
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", representatives())
 def test_every_strategy_gives_the_same_bits(found, name):
     assert found[name] is True
 

@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from patience import patience
+from representatives import representatives
 from torch import nn
 
 import heroes
@@ -84,8 +86,9 @@ def same(one: list[Any], two: list[Any]) -> None:
         assert all(torch.equal(value, second.tensors[name]) for name, value in first.tensors.items())
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("name", "workers"), [*((name, 2) for name in BUILT_IN), *product(representatives(), (1, 3))]
+)
 def test_every_strategy_gives_the_same_bits_with_any_number_of_workers(world, name, workers):
     expected = list(run(in_process(world.federation(world.strategy(name), cohort=7)), Stop(3)))
     with processes(world.federation(world.strategy(name), cohort=7), workers) as federation:

@@ -111,7 +111,9 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
     groups = {"tensors": joined(packed or update.tensors)}
     if update.extras:
         groups["extras"] = Parcels().wrap(Frame({}, update.extras))
-    said_besides = {"trained": round(seconds, 4), "bits": trainer.settings.up_bits if packed else 32}
+    bits, share = trainer.fineness(task.assignment) if packed else (32, 1.0)
+    said_besides = {"trained": round(seconds, 4), "bits": bits}
+    said_besides |= {"share": share} if share < 1 else {}
     return Message(content({**update_frame(update).header, **said_besides}, **groups), reply_to=message)
 
 

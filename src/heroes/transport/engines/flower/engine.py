@@ -29,6 +29,7 @@ from heroes.transport.engines.flower.messages import (
     joined,
     order_of,
     tensors_of,
+    told_fineness,
     values_of,
 )
 from heroes.transport.opening import Parts
@@ -224,9 +225,8 @@ class FlowerEngine(Scoring):
                 return Lost(client, why, "forged", arrived=True)
             sent = received()
             shapes = {name: tuple(tensor.shape) for name, tensor in sent.items()}
-            update = replace(
-                update, tensors=tensors_of(reply.content, "tensors", shapes, values["bits"], sent)
-            )
+            bits, share = told_fineness(values, assignment)
+            update = replace(update, tensors=tensors_of(reply.content, "tensors", shapes, bits, sent, share))
             if (extras := data_of(reply.content, "extras")) is not None:
                 most = _EXTRAS + sum(tensor.nbytes for tensor in sent.values())
                 update = replace(update, extras=Parcels(most).unwrap(np.frombuffer(extras, np.uint8)).tensors)

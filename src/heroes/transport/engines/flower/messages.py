@@ -20,11 +20,12 @@ from torch import Tensor
 
 from heroes.errors import ExchangeError, said
 from heroes.messages import Assignment, Selection, Task, Tensors, Update
-from heroes.slices.exchange import Packed, Upload, tensors_bytes, unpack_tensors, unpack_update
+from heroes.slices.uploads import Upload, decode_any, parted, unpack_update, upload_bytes
 from heroes.transport.wire import raw
 
 Shapes = Mapping[str, tuple[int, ...]]
 _HEROES, _VALUES = "heroes", "values"
+_FINENESS = ("up_bits", "up_share")
 _LARGE = 5 * 2**20  # bytes; Flower carries larger arrays in pieces of so many
 
 
@@ -41,7 +42,7 @@ def joined(tensors: Tensors | Upload) -> bytes:
     """Tensors, as they are or packed, one after the other in the order of their names."""
     pieces = [tensors[name] for name in sorted(tensors)]
     return b"".join(
-        piece.joined() if isinstance(piece, Packed) else raw(piece.float()).tobytes() for piece in pieces
+        raw(piece.float()).tobytes() if isinstance(piece, Tensor) else piece.joined() for piece in pieces
     )
 
 
@@ -61,20 +62,29 @@ def values_of(records: RecordDict) -> dict[str, Any]:
 
 
 def tensors_of(
-    records: RecordDict, group: str, shapes: Shapes, bits: int = 32, received: Tensors | None = None
+    records: RecordDict,
+    group: str,
+    shapes: Shapes,
+    bits: int = 32,
+    received: Tensors | None = None,
+    share: float = 1.0,
 ) -> dict[str, Tensor]:
-    """Tensors of these shapes, below 32 bits rounded: they, or their differences from `received`."""
+    """Tensors of these shapes; where they are rounded or not all there: they, or their differences from
+    `received`.
+    """
     if (data := data_of(records, group)) is None:
         raise ExchangeError(f"a message arrived without {group}")
-    sizes = {name: tensors_bytes([shapes[name]], bits) for name in sorted(shapes)}
+    sizes = {name: upload_bytes([shapes[name]], bits, share) for name in sorted(shapes)}
     if len(data) != sum(sizes.values()):
         raise ExchangeError(f"{len(data)} bytes of tensors arrived instead of {sum(sizes.values())}")
     ends = np.cumsum(list(sizes.values())).tolist()
     pieces = {name: data[end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
-    if bits == 32:
+    if (bits, share) == (32, 1.0):
         return {name: _tensor(piece, shapes[name]) for name, piece in pieces.items()}
-    packed = {name: Packed.parted(piece, shapes[name], bits) for name, piece in pieces.items()}
-    return unpack_tensors(packed) if received is None else unpack_update(packed, received)
+    packed = {name: parted(piece, shapes[name], bits, share) for name, piece in pieces.items()}
+    if received is not None:
+        return unpack_update(packed, received)
+    return {name: decode_any(piece) for name, piece in packed.items()}
 
 
 def data_of(records: RecordDict, group: str) -> bytes | None:
@@ -96,6 +106,7 @@ def order_of(task: Task) -> dict[str, Any]:
     """What a client must know of its task, besides the tensors."""
     a = task.assignment
     values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
+    values |= {key: found for key in _FINENESS if (found := getattr(a, key)) is not None}
     return {**values, "width": a.selection.width, "seed": task.seed}
 
 
@@ -107,6 +118,19 @@ def forged(update: Update, assignment: Assignment) -> str | None:
             *said, *asked
         )
     return None if update.nonce == assignment.nonce else "it does not know the nonce of its task"
+
+
+def told_fineness(values: Mapping[str, Any], assignment: Assignment) -> tuple[int, float]:
+    """In how many bits, and with which share of its values, an answer says it travels.
+
+    It may be whole, where a value cannot be rounded; else it must be what the assignment says, if it does.
+    """
+    bits, share = values["bits"], values.get("share", 1.0)
+    if (bits, share) != (32, 1.0):
+        wanted = assignment.up_bits or bits, assignment.up_share or share
+        if (bits, share) != wanted:
+            raise ExchangeError(f"it travels with {bits} bits and a share of {share} instead of {wanted}")
+    return bits, share
 
 
 def digest_of(config: str) -> str:
@@ -130,5 +154,7 @@ def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
         bytes_up=0,
         probes=values["probes"],
         nonce=values["nonce"],
+        up_bits=values.get("up_bits"),
+        up_share=values.get("up_share"),
     )
     return Task(assignment, tensors, values["seed"])

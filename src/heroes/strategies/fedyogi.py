@@ -1,0 +1,19 @@
+"""FedYogi: FedAvg whose server makes a step of Yogi from the mean change; see `[optimiser]`."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Literal
+
+from heroes.strategies.base import WholeModel
+
+
+class FedYogi(WholeModel):
+    """FedAvg whose server steps by Yogi."""
+
+    name: Literal["fedyogi"] = "fedyogi"
+    """the strategy"""
+
+    requires = MappingProxyType({"optimiser.name": "yogi"})
+    colour = "#F0027F"
+    marker = "s"

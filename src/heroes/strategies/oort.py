@@ -1,0 +1,53 @@
+"""Oort: FedAvg with clients chosen by how much the model learns from them and how quick they are.
+
+`heroes.planning.oort` has the choice itself, which `federation.sampler = "oort"` gives any strategy.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from heroes.fields import NotNegative, Share, Whole
+from heroes.strategies.base import WholeModel
+
+if TYPE_CHECKING:
+    from heroes.contracts import Sampler
+
+Percentile = Annotated[float, Field(gt=0, le=100)]
+
+
+class OortFedAvg(WholeModel):
+    """FedAvg with clients chosen by statistical utility and speed."""
+
+    name: Literal["oort"] = "oort"
+    """the strategy"""
+    exploration: Share = 0.9
+    """share of a cohort that goes to clients never seen, in the first round"""
+    exploration_decay: Share = 0.98
+    """factor on that share after every round"""
+    exploration_least: Share = 0.2
+    """what the share does not fall below"""
+    clip: Share = 0.95
+    """quantile of utilities above which more does not count"""
+    cutoff: Share = 0.95
+    """how near to the score of the last place, relative to it, a client's score must be to be drawn"""
+    penalty: NotNegative = 2.0
+    """alpha: how much slow clients are held back; 0 is not at all"""
+    percentile: Percentile = 30.0
+    """percentile of what seen clients take above which one is slow, at first"""
+    pacer_step: Annotated[float, Field(ge=0, le=100)] = 5.0
+    """by how much the pacer moves that percentile"""
+    pacer_rounds: Whole = 20
+    """rounds whose utility the pacer compares with those of as many rounds before"""
+
+    requires = MappingProxyType({"federation.sampler": "oort"})
+    colour = "#999933"
+    marker = "*"
+
+    def sampler(self) -> Sampler:
+        from heroes.planning.oort import Oort
+
+        return Oort(**self.model_dump(exclude={"name", "tau"}))
