@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUN_READY := $(VENV)/.ready-run
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 FUZZ_VENV := .venv-fuzz
@@ -16,16 +17,25 @@ MPICH_READY := $(MPICH_VENV)/.ready
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
-setup: $(READY) ## make .venv and install with the pinned versions
+setup: $(READY) ## make .venv and install everything with the pinned versions
 
-$(READY): pyproject.toml constraints.txt
+# heroes with some extras in .venv; what is imported is compiled then, which is a small part of torch
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "heroes needs Python 3.11 or newer; say make PYTHON=python3.11"; exit 1; }
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$(1)]'
+	@touch $(RUN_READY)
+endef
+
+$(RUN_READY): pyproject.toml constraints.txt
+	$(call install,report)
+
+$(READY): pyproject.toml constraints.txt
+	$(call install,dev)
 	@touch $(READY)
 
-run: setup ## train a Heroes federation on the bundled digits
+run: $(RUN_READY) ## train a Heroes federation on the bundled digits
 	@$(BIN)/heroes run digits --report
 
 test: lint types imports pytest ## lint, type-check, check the import rules, run the tests

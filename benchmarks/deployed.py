@@ -147,7 +147,7 @@ def _app(folder: Path, settings: dict[str, object]) -> Path:
     changes = [
         word for key, value in (common | once | settings).items() for word in ("--set", f"{key}={value}")
     ]
-    command = [program("heroes"), "flower", "init", str(folder), "--own", "--task", "cifar10", *changes]
+    command = [program("heroes"), "flower", "init", str(folder), "--own", "--experiment", "cifar10", *changes]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     (folder / "own_parts.py").write_text(PARTS)
     return folder

@@ -34,7 +34,7 @@ def make_data(seed: int = 0, examples: int = 2400) -> tuple[heroes.Examples, her
 def main() -> heroes.Run:
     config = heroes.recipes.digits(rounds=15).changed(
         {
-            "task": "clouds",
+            "experiment": "clouds",
             "data.partition": "dirichlet",
             "data.alpha": 0.5,
             "federation.clients": 30,

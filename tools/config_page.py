@@ -16,8 +16,16 @@ def page() -> str:
     lines = [
         "# Configuration",
         "",
-        "Every key, made from the code by `make docs`. A TOML file holds the keys that differ from the "
-        "task's recipe;",
+        "Every key, made from the code by `make docs`. A TOML file says what it starts from and the keys "
+        "that differ:",
+        "",
+        "```toml",
+        'base = "digits"                # the recipe of an experiment, see heroes list',
+        'experiment = "night shift"     # any name; without base it must be that of a recipe',
+        "[training]",
+        "momentum = 0.5",
+        "```",
+        "",
         "`--set section.key=value` changes one on the command line; the word `none` unsets a key that may "
         "be unset.",
         "The resolved configuration is written to `config.toml` in every run folder.",

@@ -40,7 +40,10 @@ def seeds(name: str) -> list[bytes]:
     return {
         "idx": [idx, gzip.compress(idx), b"\0\0\x08\x01\0\0\0\x02ab"],
         "cifar_pickle": [pickle.dumps(batch, protocol=protocol) for protocol in range(6)],
-        "config": [to_toml(Config()).encode(), b'task = "mine"\n[strategy]\nname = "fedavg"\n'],
+        "config": [
+            to_toml(Config()).encode(),
+            b'experiment = "mine"\nbase = "digits"\n[strategy]\nname = "fedavg"\n',
+        ],
         "fleet": [b"device,gflops,share,upload_mbps,download_mbps\nphone,10,3,1,20\nboard,0.5,1,,\n"],
         "checkpoint": [checkpoints._packed(state)],
     }[name]

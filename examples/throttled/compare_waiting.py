@@ -109,7 +109,7 @@ def _federation(folder: Path, limits: list[list[str]], means: Means) -> Federati
 
 
 def _apps(asked: argparse.Namespace, folder: Path) -> dict[str, Path]:
-    """The apps to compare: both strategies of a task, or one app as it is."""
+    """The apps to compare: both strategies of an experiment, or one app as it is."""
     if asked.app:
         return {asked.app.name: asked.app.absolute()}
     common = [f"{key}={value}" for key, value in COMMON.items()]
@@ -118,7 +118,15 @@ def _apps(asked: argparse.Namespace, folder: Path) -> dict[str, Path]:
         apps[name] = folder / "apps" / name.replace(" ", "-")
         changes = [word for change in (*common, *settings) for word in ("--set", change)]
         subprocess.run(
-            [program("heroes"), "flower", "init", str(apps[name]), "--experiment", asked.task, *changes],
+            [
+                program("heroes"),
+                "flower",
+                "init",
+                str(apps[name]),
+                "--experiment",
+                asked.experiment,
+                *changes,
+            ],
             check=True,
         )
     return apps
@@ -171,7 +179,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Waiting time on throttled nodes, with fixed tau and with Heroes."
     )
-    parser.add_argument("--task", default="digits", help="a task of heroes (digits)")
+    parser.add_argument("--experiment", default="digits", help="an experiment of heroes (digits)")
     parser.add_argument(
         "--rounds",
         type=int,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from heroes.data.examples import Examples, FederatedData, Shares
     from heroes.errors import HeroesError
     from heroes.models.stacks import stacked
+    from heroes.runs.loading import load
     from heroes.runs.running import Run, resume, run
     from heroes.settings import recipes
     from heroes.settings.config import Config
@@ -33,6 +34,7 @@ _HOMES = {
     "HeroesError": "heroes.errors",
     "Run": "heroes.runs.running",
     "Shares": "heroes.data.examples",
+    "load": "heroes.runs.loading",
     "metric": "heroes.client.metrics",
     "resume": "heroes.runs.running",
     "run": "heroes.runs.running",
@@ -49,6 +51,7 @@ __all__ = [
     "Shares",
     "__version__",
     "data",
+    "load",
     "metric",
     "recipes",
     "report",

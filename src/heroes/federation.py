@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from heroes.client.extras import Extra
 from heroes.contracts import Availability, Clock, Devices, Engine, Sampler, ServerOptimiser, Strategy
 from heroes.fleet.availability import Everybody
@@ -90,6 +92,7 @@ class Federation:
     average: float = 0.0  # weight of the past in the moving average of the model; 0 is none
     sampled: bool = False  # whether tests during the run take a sample of the test set
     precision: str = "float32"  # in what clients compute
+    inputs: Tensor | None = None  # a few of the test set's, as the model takes them
 
     def served(self, state: ServerState[Any]) -> Tensors:
         """The model that is tested and handed out: the global one, or its moving average."""

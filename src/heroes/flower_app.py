@@ -32,8 +32,9 @@ from heroes.runs.configured import extended
 from heroes.runs.folder import held
 from heroes.runs.running import Run, resume, run
 from heroes.settings import toml_text
-from heroes.settings.config import Config, load
-from heroes.settings.recipes import recipe
+from heroes.settings.config import Config
+from heroes.settings.recipes import EXPERIMENTS
+from heroes.settings.toml_files import load
 from heroes.strategies.base import Strategy
 from heroes.transport.engines import flower
 
@@ -115,7 +116,7 @@ def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
         "loss": own.loss,
         "metrics": own.metrics,
     }
-    same |= {"engine": engine, "on_round": _told, "on_progress": _noted}
+    same |= {"engine": engine, "on_round": _told, "on_progress": _noted, "track": ["live"]}
     with held(folder, _PATIENCE):  # the ServerApp of a SuperLink that was killed may not have noticed yet
         records = folder / "records.jsonl"
         if records.is_file() and records.stat().st_size:
@@ -138,7 +139,7 @@ def configured(settings: dict[str, Any]) -> Config:
         None, sys.path
     ):  # not the folder where the SuperLink was started: Flower has a config.toml, too
         if (Path(place) / name).is_file():
-            config = load(Path(place) / name, recipe)
+            config = load(Path(place) / name, EXPERIMENTS)
             given = "seed" in toml_text.read(Path(place) / name)
             return config if given else config.changed({"seed": secrets.randbits(_SEED_BITS)})
     raise ConfigError(f"the run configuration says config = {name!r}, but the app's folder has no such file")

@@ -45,7 +45,7 @@ def test_json_is_alone_on_standard_output_and_quiet_is_quiet(tmp_path: Path) -> 
 def test_a_toml_file_runs(tmp_path: Path) -> None:
     file = tmp_path / "small.toml"
     file.write_text(
-        'task = "digits"\n[federation]\nclients = 12\ncohort = 3\nrounds = 1\n[training]\nprobes = 0\n'
+        'experiment = "digits"\n[federation]\nclients = 12\ncohort = 3\nrounds = 1\n[training]\nprobes = 0\n'
     )
     done = heroes("run", str(file), "--out", str(tmp_path / "r"), "--json", "--quiet")
     assert done.returncode == 0, done.stderr
@@ -63,7 +63,10 @@ def test_a_toml_file_runs(tmp_path: Path) -> None:
         (["compare", "digits", "--engine", "mpi"], "does not run under MPI"),
         (["run", "digits", "--rounds", "0"], "federation.rounds is 0"),
         (["run", "digits", "--set", "federation.cohort=50"], "only 40 clients"),
-        (["run", "digits", "--set", "federation.clients=5000"], "5000 clients cannot share 1438 examples"),
+        (
+            ["run", "digits", "--set", "federation.clients=5000"],
+            "clients is 5000, but there are 1438 examples",
+        ),
         (["run", "digits", "--set", "model.rank_ratio=0"], "model.rank_ratio is 0"),
         (["run", "digits", "--set", "model.name=digits_cn"], "did you mean 'digits_cnn'?"),
         (["run", "digits", "--set", "data.name=digit"], "did you mean 'digits'?"),

@@ -62,7 +62,7 @@ def test_a_comparison_folder_holds_runs_tables_pictures_and_a_page(compared: Pat
     for name in ("heroes-0", "heroes-1", "fedavg-0", "fedavg-1"):
         assert len((compared / name / "records.jsonl").read_text().splitlines()) == 2
         assert not (compared / name / "planned.toml").exists()
-    assert json.loads((compared / "comparison.json").read_text())["task"] == "digits"
+    assert json.loads((compared / "comparison.json").read_text())["experiment"] == "digits"
     assert (compared / "comparison.csv").read_text().count("\n") > 5
     assert (compared / "accuracy-time.png").stat().st_size > 5000
     assert "data:image/svg+xml" in (compared / "report.html").read_text()
@@ -95,7 +95,7 @@ def test_runs_that_exist_are_compared_and_json_is_alone_on_standard_output(compa
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
-    assert rows["task"] == "digits"
+    assert rows["experiment"] == "digits"
     folders = [str(compared / "heroes-0"), str(compared / "fedavg-0")]
     text = heroes("compare", *folders, "--targets", "0.99", "--reference", "fedavg").stdout
     assert "not reached" in text
@@ -202,7 +202,7 @@ def test_runs_of_different_experiments_and_empty_runs_are_refused(compared: Path
     other = tmp_path / "other"
     shutil.copytree(compared / "heroes-0", other)
     (other / "config.toml").write_text(
-        (other / "config.toml").read_text().replace('task = "digits"', 'task = "faces"')
+        (other / "config.toml").read_text().replace('experiment = "digits"', 'experiment = "faces"')
     )
     done = heroes("compare", str(compared / "heroes-0"), str(other))
     assert done.returncode == 2

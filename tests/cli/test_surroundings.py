@@ -111,3 +111,41 @@ def test_who_was_told_not_to_heed_ctrl_c_does_not(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.stderr.read()
     assert process.returncode == 0
+
+
+def unread(*arguments: str, stderr: int = subprocess.PIPE) -> tuple[int, str]:
+    """The exit code and the errors of a command whose output nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    both = writer if stderr == subprocess.STDOUT else stderr
+    command = [sys.executable, *MODULE, *arguments]
+    try:
+        done = subprocess.run(
+            command, stdout=writer, stderr=both, text=True, timeout=patience(300), check=False
+        )
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr or ""
+
+
+@pytest.mark.parametrize("words", [["list"], ["--help"], ["--version"], ["list", "config"]])
+def test_who_stops_reading_sees_no_error(words: list[str]) -> None:
+    assert unread(*words) == (0, "")
+
+
+def test_everything_is_written_though_nobody_reads(tmp_path: Path) -> None:
+    run, compared = tmp_path / "run", tmp_path / "compared"
+    small = [word for word in SMALL if word != "--quiet"]
+    code, _ = unread("run", "digits", *small, "--report", "--out", str(run), stderr=subprocess.STDOUT)
+    assert code == 0
+    assert (run / "model.safetensors").exists()
+    assert (run / "report.html").exists()
+    for output in ((), ("--json",)):
+        assert unread("compare", str(run), "--out", str(compared), "--quiet", *output)[0] == 0
+        assert {path.name for path in compared.iterdir()} >= {
+            "comparison.json",
+            "comparison.csv",
+            "report.html",
+        }
+        for path in compared.iterdir():
+            path.unlink()

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from heroes.cli import commands  # noqa: F401 (they put themselves into the app)
 from heroes.cli.app import app
-from heroes.cli.console import PlainConsole, _Notices
+from heroes.cli.console import PlainConsole
 from heroes.cli.options import folder_name
+from heroes.cli.progress import Notices
 from heroes.errors import RunFolderError
 from heroes.messages import Lost, plain
 
@@ -94,12 +95,14 @@ def test_a_fleet_commands_no_terminal(tmp_path: Path) -> None:
     assert r"\x1b]0;owned\x07[red]phone" in done.stdout
 
 
-def test_a_task_commands_no_terminal_and_stays_in_its_folder(tmp_path: Path) -> None:
+def test_an_experiment_commands_no_terminal_and_stays_in_its_folder(tmp_path: Path) -> None:
     """The live display of a real terminal, which understands escapes."""
     inner = tmp_path / "a" / "b" / "c"
     inner.mkdir(parents=True)
-    task = json.dumps("x/../../../\x1b]0;owned\x07[red]y")
-    (inner / "t.toml").write_text(f"task = {task}\n[federation]\nrounds = 1\n[training]\nprobes = 0\n")
+    name = json.dumps("x/../../../\x1b]0;owned\x07[red]y")
+    (inner / "t.toml").write_text(
+        f'base = "digits"\nexperiment = {name}\n[federation]\nrounds = 1\n[training]\nprobes = 0\n'
+    )
     master, slave = pty.openpty()
     arguments = ["run", "t.toml", "--set", "engine.name=in_process", "--json"]
     running = subprocess.Popen([*HEROES, *arguments], stdout=subprocess.PIPE, stderr=slave, cwd=inner)
@@ -125,7 +128,7 @@ def test_a_task_commands_no_terminal_and_stays_in_its_folder(tmp_path: Path) -> 
 def test_the_words_of_a_client_are_one_line() -> None:
     screen = io.StringIO()
     row = record(1, missing=(Lost(3, f"{EVIL}error: all is lost"),))
-    _Notices(PlainConsole(file=screen, force_terminal=True, highlight=False, width=300)).look_at(row)
+    Notices(PlainConsole(file=screen, force_terminal=True, highlight=False, width=300)).look_at(row)
     said = screen.getvalue()
     assert said.count("\n") == 1
     assert f"{AS_TEXT}error" in said

@@ -116,16 +116,17 @@ def test_more_examples_than_there_are_cannot_be_drawn(size: int) -> None:
 
 
 def test_what_a_partition_needs_it_needs_here_too() -> None:
-    with pytest.raises(DataError, match="'natural' gives every client all that its owner made"):
+    with pytest.raises(DataError, match="'natural', which gives every client all that its owner made"):
         drawn("natural")
     for name, level in {"gamma": 101.0, "by_device": -1.0, "dirichlet": 0.0, "missing": 5.0}.items():
-        with pytest.raises(DataError, match="has a level of"):
+        with pytest.raises(DataError, match=rf"data\.\w+ is {level:g}; "):
             drawn(name, level=level)
 
 
 def test_too_many_clients_are_told_of_the_way_out() -> None:
     with pytest.raises(
-        DataError, match=r"301 clients cannot share 300 examples; .* data\.examples_per_client"
+        DataError,
+        match=r"clients is 301, but there are 300 examples .* data\.examples_per_client",
     ):
         share_out("iid", LABELS, 301, seeds.stream(0))
 

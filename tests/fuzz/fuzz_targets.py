@@ -17,8 +17,9 @@ from heroes.errors import HeroesError
 from heroes.fleet.devices import Fleet, read_fleet
 from heroes.messages import ServerState
 from heroes.runs import checkpoints
-from heroes.settings.config import load, parse, to_toml
-from heroes.settings.recipes import recipe
+from heroes.settings.config import parse, to_toml
+from heroes.settings.recipes import EXPERIMENTS
+from heroes.settings.toml_files import load
 from heroes.settings.toml_text import loads
 from heroes.strategies.heroes import HeroesMemory
 
@@ -53,7 +54,7 @@ def config_file(content: bytes) -> None:
     """What is accepted can be written down and read again."""
     for strategy in (None, "fedavg"):
         with suppress(HeroesError):
-            config = load(file_of(content), recipe, strategy)
+            config = load(file_of(content), EXPERIMENTS, strategy)
             assert parse(loads(to_toml(config))) == config
 
 

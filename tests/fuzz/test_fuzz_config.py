@@ -10,15 +10,16 @@ from fuzzing import PLAIN, TREES, mutated_bytes, mutated_tree
 from hypothesis import strategies as st
 
 from heroes.errors import ConfigError, HeroesError
-from heroes.settings.config import Config, keys, load, parse, parse_setting, to_toml
-from heroes.settings.recipes import recipe
+from heroes.settings.config import Config, keys, parse, parse_setting, to_toml
+from heroes.settings.recipes import EXPERIMENTS, recipe
+from heroes.settings.toml_files import load
 from heroes.settings.toml_text import LARGEST, loads
 from heroes.strategies.registry import BUILT_IN
 
 FILES = [to_toml(recipe("digits", strategy)).encode() for strategy in BUILT_IN]
 FILES += [
-    b'task = "mine"\n[fleet]\nupload = [1, 2.5]\n',
-    b"[strategy]\nname = []\n[data]\nclasses = [{a.b = 0xff}]\n",
+    b'experiment = "mine"\nbase = "digits"\n[fleet]\nupload = [1, 2.5]\n',
+    b"base = 'digits'\n[strategy]\nname = []\n[data]\nclasses = [{a.b = 0xff}]\n",
     b'task = 1979-05-27T07:32:00Z\nseed = 0o17\n"a.b" = """x"""\n[[data]]\n',
 ]
 TREE = loads(FILES[0].decode())
@@ -90,16 +91,20 @@ def test_changes(fuzz):
         ("data.name." + "a." * 200 + "a = 1", "nested too deeply"),
         ("a." * LARGEST + "a = 1", "longer than 32768 bytes"),
         ("strategy.name = []", r"strategy\.name is \[\]"),
-        ("task = [1]", r"task is \[1\]"),
+        ("task = [1]", r"unknown experiment \[1\]"),
+        ("base = [1]", r"base is \[1\]"),
+        ("base = 'digits'\nexperiment = [1]", r"experiment is \[1\]"),
         ("data.adp = 1", r"unknown key 'data\.adp'"),
         ("heroes = 1", "unknown key 'heroes'"),
         ('"data.name" = 1', r"unknown key 'data\.name'"),
     ],
 )
 def test_what_was_found_stays_refused(tmp_path, text, said):
-    (tmp_path / "c.toml").write_text(text)
+    (tmp_path / "c.toml").write_text(
+        text if text.startswith(("task", "base")) else f"experiment = 'digits'\n{text}"
+    )
     with pytest.raises(ConfigError, match=said):
-        load(tmp_path / "c.toml", recipe)
+        load(tmp_path / "c.toml", EXPERIMENTS)
 
 
 def test_a_tree_with_a_dotted_key_and_text_that_cannot_be_written_are_named():

@@ -68,7 +68,7 @@ def test_a_layer_keeps_what_hangs_on_it(hang: Callable[[nn.Module], nn.Module], 
     composed.load(part)
     dense.load(family.plain_weights(part))
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(composed.module.eval()(x), dense.module.eval()(x))
+    torch.testing.assert_close(composed.module.eval()(x), dense.module.eval()(x), rtol=1e-5, atol=1e-4)
     composed.module.train()(x).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in composed.parameters.values())
 

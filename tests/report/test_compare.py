@@ -224,8 +224,8 @@ def test_runs_that_were_never_evaluated_are_compared_by_what_they_spent(make_run
     assert "not measured" in "\n".join(found.lines())
 
 
-def test_different_tasks_are_not_compared(make_run: Make) -> None:
-    runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], task="other")])
+def test_different_experiments_are_not_compared(make_run: Make) -> None:
+    runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], experiment="other")])
     with pytest.raises(HeroesError, match=r"different experiments .* digits \(a\); other \(b\)"):
         compare(runs)
 

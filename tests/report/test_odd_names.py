@@ -38,9 +38,9 @@ def called(run: RunData, name: str) -> RunData:
         replace(row, clients=clients, metric=name, scores={name: 0.5}, lost={name: 1}, clock=name)
         for row in run.rows
     )
-    config = {"strategy": {"name": name}, "seed": 0, "task": name, "data": {"name": name}}
+    config = {"strategy": {"name": name}, "seed": 0, "experiment": name, "data": {"name": name}}
     return replace(
-        run, label=name, strategy=name, task=name, config=config, rows=rows, environment={name: name}
+        run, label=name, strategy=name, experiment=name, config=config, rows=rows, environment={name: name}
     )
 
 

@@ -102,7 +102,7 @@ def test_the_page_asks_for_nothing_from_outside(rivals: list[RunData], tmp_path:
 
 def test_what_files_say_is_escaped(make_run: Make, tmp_path: Path) -> None:
     evil = '<script>alert(1)</script>"&'
-    folder = make_run("evil", [0.5, 0.6], task=evil, data__name=evil)
+    folder = make_run("evil", [0.5, 0.6], experiment=evil, data__name=evil)
     for name in ("config.toml",):
         (folder / name).write_text((folder / name).read_text().replace('name = "heroes"', 'name = "<b>$css"'))
     (folder / "environment.json").write_text(json.dumps({evil: evil}))
@@ -121,7 +121,7 @@ def test_a_cut_off_line_is_said_on_the_page(make_run: Make, tmp_path: Path) -> N
 
 
 def test_a_page_that_cannot_be_made_says_why(make_run: Make, tmp_path: Path) -> None:
-    runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], task="other")])
+    runs = load_runs([make_run("a", [0.5]), make_run("b", [0.5], experiment="other")])
     with pytest.raises(HeroesError, match="different experiments"):
         write_page(runs, tmp_path / "report.html")
     with pytest.raises(RunFolderError, match="cannot write"):

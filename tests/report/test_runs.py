@@ -15,7 +15,13 @@ Make = Callable[..., Path]
 
 def test_a_run_folder_is_read(make_run: Make) -> None:
     run = load_run(make_run("one", [0.5, None], strategy="flanc", seed=7))
-    assert (run.label, run.strategy, run.seed, run.task, len(run.rows)) == ("one", "flanc", 7, "digits", 2)
+    assert (run.label, run.strategy, run.seed, run.experiment, len(run.rows)) == (
+        "one",
+        "flanc",
+        7,
+        "digits",
+        2,
+    )
     assert not run.torn
     assert run.notes == ()
     assert run.settings["data.gamma"] == 40.0
@@ -39,7 +45,7 @@ def test_an_empty_run_and_no_run_are_refused(make_run: Make, tmp_path: Path) -> 
 
 def test_a_configuration_without_a_strategy_is_refused(make_run: Make) -> None:
     folder = make_run("odd", [0.5])
-    (folder / "config.toml").write_text('task = "digits"\nseed = 0\n')
+    (folder / "config.toml").write_text('experiment = "digits"\nseed = 0\n')
     with pytest.raises(RunFolderError, match=r"does not say strategy\.name"):
         load_run(folder)
 
@@ -121,3 +127,12 @@ def test_of_the_same_run_twice_the_longer_is_kept(make_run: Make) -> None:
     assert repeated(runs, groups) == [
         "'short' repeats another run (same settings, same seed) and is left out"
     ]
+
+
+def test_runs_that_say_task_and_experiment_are_of_one_group(make_run: Make) -> None:
+    old, new = make_run("old", [0.5], seed=0), make_run("new", [0.5], seed=1)
+    file = old / "config.toml"
+    file.write_text(file.read_text().replace("experiment =", "task ="))
+    runs = load_runs([old, new])
+    assert [group.seeds for group in group_runs(runs)] == [(0, 1)]
+    assert list(differences(runs)) == ["seed"]

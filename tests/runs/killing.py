@@ -23,13 +23,11 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-import sklearn.datasets  # noqa: F401 (what every process needs is loaded once, before it is forked)
-
 from heroes.errors import HeroesError
 from heroes.runs.running import resume, run
 from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
-from heroes.transport.engines import in_process  # noqa: F401
+from heroes.transport.engines import in_process  # noqa: F401 (what every process needs is loaded once)
 
 SAME = ("config.toml", "records.jsonl", "model.safetensors")
 TINY = {

@@ -1,6 +1,8 @@
 """A run folder holds what a run earned, whole, and is never overwritten by accident."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +116,39 @@ def test_two_processes_do_not_write_into_one_folder_and_the_lock_goes_with_its_h
         with held(tmp_path, patience=10):
             pass
     assert heroes.resume(tmp_path, {"federation.rounds": 2}).records[0].seconds == first.records[0].seconds
+
+
+INHERITING = """
+import multiprocessing, os, sys, time
+from pathlib import Path
+from heroes.runs.folder import held
+with held(Path(sys.argv[1])):
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(30,))
+    child.start()
+    print(child.pid, flush=True)
+    os._exit(0)
+"""
+
+
+def test_the_lock_is_not_inherited_and_may_be_taken_twice_by_one_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INHERITING, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        try:
+            assert parent.wait() == 0
+            with held(tmp_path), held(tmp_path):
+                pass
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_the_lock_is_the_same_as_on_every_system(tmp_path: Path) -> None:
+    code = "import sys, filelock\nwith filelock.FileLock(sys.argv[1]): print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(tmp_path / LOCK)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(RunFolderError, match="another process writes"), held(tmp_path):
+            pass
+        holder.communicate()

@@ -68,7 +68,9 @@ def refused(folder: Path, said: str) -> None:
 
 def test_a_configuration_that_is_empty_is_refused(folder: Path) -> None:
     (folder / "config.toml").write_text("")
-    refused(folder, r"config\.toml of .* lacks task, seed, federation\.clients and \d+ more; it was cut off")
+    refused(
+        folder, r"config\.toml of .* lacks experiment, seed, federation\.clients and \d+ more; it was cut off"
+    )
 
 
 def test_a_configuration_cut_off_anywhere_is_refused(folder: Path) -> None:
@@ -207,8 +209,8 @@ def test_moments_of_an_optimiser_that_is_not_configured_are_refused(folder: Path
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        ([0, 2], "line 2 of .* is of round 3; a line is missing or doubled"),
-        ([0, 1, 1, 2], "line 3 of .* is of round 2; a line is missing or doubled"),
+        ([0, 2], "line 2 of .* is of round 3: a line is missing or doubled"),
+        ([0, 1, 1, 2], "line 3 of .* is of round 2: a line is missing or doubled"),
         ([1, 0, 2], "line 1 of .* is of round 2"),
         ([0, 1], "has 2 rounds, but the checkpoint is of round 3: lines are missing"),
         ([], "has 0 rounds, but the checkpoint is of round 3"),
@@ -327,3 +329,22 @@ def test_the_command_says_what_it_mended(folder: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "the run was finished, but model.safetensors was missing; it is written now" in ended.stderr
+
+
+def before_experiments(folder: Path, name: str = "digits") -> None:
+    """As it was written when the key was called task."""
+    file = folder / "config.toml"
+    file.write_text(file.read_text().replace('experiment = "digits"', f'task = "{name}"'))
+    then = configured.bound(config())
+    sealed(folder, settings={"task": then.pop("experiment"), **then})
+
+
+def test_a_run_that_says_task_goes_on(folder: Path) -> None:
+    before_experiments(folder)
+    assert heroes.resume(folder, MORE).config == config(**MORE)
+    assert 'experiment = "digits"' in (folder / "config.toml").read_text()
+
+
+def test_a_checkpoint_that_says_another_task_is_refused(folder: Path) -> None:
+    before_experiments(folder, "faces")
+    refused(folder, "experiment is 'faces' in config.toml but was 'digits'")

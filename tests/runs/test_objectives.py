@@ -31,7 +31,7 @@ REGRESSION = {"objective.name": "mean_squared_error", "training.learning_rate": 
 
 
 def config(changes=None):
-    return heroes.Config(task="diabetes").changed(SMALL | (changes or {}))
+    return heroes.Config(experiment="diabetes").changed(SMALL | (changes or {}))
 
 
 def build(width, inputs=10, outputs=1):

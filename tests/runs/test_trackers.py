@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,47 @@ def test_what_is_no_tracker_is_refused() -> None:
         heroes.run(small(), track=["cvs"])
     with pytest.raises(ConfigError, match="the tracker 'int' has no method 'begin'"):
         heroes.run(small(), track=[7])  # type: ignore[list-item]
+
+
+def test_live_tells_who_was_asked_and_who_is_in_while_a_round_goes_on(tmp_path: Path) -> None:
+    seen: dict[int, list[Any]] = {}
+
+    class Reader(Diary):
+        """Reads the file whenever somebody has answered."""
+
+        def asked(self, plan: Any) -> None:
+            self.lines = []
+
+        def answered(self, client: int, lost: str | None) -> None:
+            first, *rest = map(json.loads, (tmp_path / "now.jsonl").read_text().splitlines())
+            self.lines.append((client, lost))
+            assert [(each["client"], each["lost"]) for each in rest] == self.lines
+            seen[first["round"]] = first["clients"]
+
+    with_live = heroes.run(small(**{"faults.garbage": 0.3}), out=tmp_path, track=["live", Reader()])
+    planned = {
+        row.round: [
+            {"client": c.client, "device": c.device, "width": c.width, "tau": c.tau} for c in row.clients
+        ]
+        for row in with_live.records
+    }
+    assert seen == planned
+    assert not (tmp_path / "now.jsonl").exists()
+    plain = heroes.run(small(**{"faults.garbage": 0.3}))
+    assert plain.records == with_live.records
+
+
+def test_live_needs_a_folder_and_a_listener_that_fails_is_left_out() -> None:
+    said: list[str] = []
+
+    class Deaf(Diary):
+        def asked(self, plan: Any) -> None:
+            raise OSError("full")
+
+        def answered(self, client: int, lost: str | None) -> None:
+            raise AssertionError("it was left out")
+
+    run = heroes.run(small(), track=["live", Deaf()], on_progress=lambda what, *_: said.append(what))
+    assert run.summary().rounds == len(run.records)
+    assert any("the tracker 'live' needs a run folder" in each for each in said)
+    assert any("'Deaf' failed" in each and "full" in each for each in said)

@@ -93,7 +93,7 @@ def test_what_was_spent_is_in_the_records_and_the_report(tmp_path):
     assert f"epsilon {run.records[-1].epsilon:.2f}" in str(run.summary())
     table = compare([load_run(tmp_path / "run")]).tables()[0]
     assert table.header[-1] == "epsilon"
-    assert table.rows[0][-1] == f"{run.records[-1].epsilon:.2f}"
+    assert table.rows[0][-1] == f"{run.records[-1].epsilon:.2f} (study)"
     assert "epsilon" in page(compare([load_run(tmp_path / "run")]))
 
 

@@ -1,19 +1,17 @@
 """Every wrong value gets one clear sentence; what is written is what was meant."""
 
 import tomllib
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes.errors import ConfigError
-from heroes.settings.config import Config, keys, load, parse, parse_setting, to_toml
-from heroes.settings.recipes import recipe
+from heroes.settings.config import Config, keys, parse, parse_setting, to_toml
 from heroes.strategies.registry import BUILT_IN
 
 WRONG = {
-    "task": [3],
+    "experiment": [3],
     "seed": [-1, 1.5, "x", 2**63],
     "federation.clients": [0, -3, 2.5, "many"],
     "federation.cohort": [0, 41, "x"],
@@ -201,19 +199,6 @@ def test_another_strategy_starts_at_its_own_defaults_and_refuses_the_others_keys
     assert config.with_strategy("fedavg") is config
 
 
-def test_a_file_that_names_another_strategy_leaves_the_recipes_settings_behind(tmp_path: Path) -> None:
-    file = tmp_path / "flanc.toml"
-    file.write_text('[strategy]\nname = "flanc"\ntau = 3\n')
-    config = load(file, recipe)
-    assert config.strategy.model_dump()["tau"] == 3
-    file.write_text('task = "cifar10"\n')
-    # as the recipe has it for this strategy
-    assert load(file, recipe, "fedavg").strategy.model_dump()["tau"] == 20
-    file.write_text('task = "digits"\n[strategy]\nname = "adp"\n')
-    assert load(file, recipe).training.learning_rate == 0.2
-    assert load(file, recipe, "heroes").strategy.name == "heroes"
-
-
 def test_changing_leaves_the_original_alone() -> None:
     config = Config()
     assert config.changed({"training.momentum": 0.5}).training.momentum == 0.5
@@ -244,7 +229,7 @@ def test_none_unsets_what_may_be_unset_and_nothing_else() -> None:
     st.builds(
         dict,
         seed=st.integers(0, 2**63 - 1),
-        task=st.text(min_size=1, max_size=20),
+        experiment=st.text(min_size=1, max_size=20),
         gamma=st.floats(0, 100),
         clip=st.one_of(st.none(), st.floats(1e-6, 1e6)),
         upload=st.one_of(st.none(), st.tuples(st.floats(0.1, 1.0), st.floats(1.0, 9.0))),
@@ -255,29 +240,6 @@ def test_what_is_written_reads_back_the_same(values: dict[str, object]) -> None:
     names = {"gamma": "data.gamma", "clip": "training.clip", "upload": "fleet.upload", "rho": "strategy.rho"}
     config = Config().changed({names.get(key, key): value for key, value in values.items()})
     assert parse(tomllib.loads(to_toml(config))) == config
-
-
-def test_a_file_starts_from_its_tasks_recipe(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('task = "special"\n[training]\nmomentum = 0.5\n')
-    base = Config(task="special").changed({"federation.rounds": 7})
-    config = load(file, lambda task, _: base if task == "special" else Config())
-    assert (config.federation.rounds, config.training.momentum) == (7, 0.5)
-
-
-@pytest.mark.parametrize(
-    "content", [b"task = ", b"\xff\xfe", b"[training]\nmomentum = 0.5\nmomentum = 0.6\n"]
-)
-def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "bad.toml"
-    file.write_bytes(content)
-    with pytest.raises(ConfigError, match="as TOML"):
-        load(file, recipe)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no configuration file .*gone\.toml"):
-        load(tmp_path / "gone.toml", recipe)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from heroes.settings.config import parse, to_toml
 from heroes.strategies.registry import BUILT_IN
 
 
-@pytest.mark.parametrize("task", recipes.TASKS)
+@pytest.mark.parametrize("experiment", recipes.EXPERIMENTS)
 @pytest.mark.parametrize("strategy", BUILT_IN)
-def test_every_task_has_a_configuration_for_every_strategy(task: str, strategy: str) -> None:
-    config = recipes.recipe(task, strategy)
-    assert (config.task, config.strategy.name) == (task, strategy)
+def test_every_experiment_has_a_configuration_for_every_strategy(experiment: str, strategy: str) -> None:
+    config = recipes.recipe(experiment, strategy)
+    assert (config.experiment, config.strategy.name) == (experiment, strategy)
     assert parse(tomllib.loads(to_toml(config))) == config
 
 
@@ -30,9 +30,9 @@ def test_the_papers_settings_are_as_its_text_has_them() -> None:
 
 def test_heterofl_knows_of_missing_classes_where_clients_lack_some() -> None:
     on = {
-        task: (config.strategy.mask_absent_labels, config.strategy.label_split)
-        for task in recipes.TASKS
-        for config in [recipes.recipe(task, "heterofl")]
+        experiment: (config.strategy.mask_absent_labels, config.strategy.label_split)
+        for experiment in recipes.EXPERIMENTS
+        for config in [recipes.recipe(experiment, "heterofl")]
     }
     assert on.pop("imagenet100") == (True, True)
     assert set(on.values()) == {(False, False)}

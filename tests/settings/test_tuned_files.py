@@ -8,23 +8,23 @@ import pytest
 from heroes.errors import ConfigError
 from heroes.settings import tuned_files
 from heroes.settings.config import Config
-from heroes.settings.recipes import TASKS, recipe, tuned
+from heroes.settings.recipes import EXPERIMENTS, recipe, tuned
 from heroes.strategies.base import SameTau
 from heroes.strategies.registry import BUILT_IN
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 @pytest.mark.parametrize("strategy", BUILT_IN)
-def test_what_comes_with_an_experiment_is_in_its_recipe(task: str, strategy: str) -> None:
-    assert tuned_files.shipped(task), f"{task} has no file"
-    given = tuned_files.shipped(task).get(strategy, {})
-    config = recipe(task, strategy)
+def test_what_comes_with_an_experiment_is_in_its_recipe(experiment: str, strategy: str) -> None:
+    assert tuned_files.shipped(experiment), f"{experiment} has no file"
+    given = tuned_files.shipped(experiment).get(strategy, {})
+    config = recipe(experiment, strategy)
     assert config.changed(given) == config
 
 
 def test_every_shipped_file_is_of_an_experiment_and_says_where_it_comes_from() -> None:
     files = list(Path(tuned_files.__file__).with_name("tuned").iterdir())
-    assert {file.stem for file in files} == set(TASKS)
+    assert {file.stem for file in files} == set(EXPERIMENTS)
     for file in files:
         assert "heroes tune" in file.read_text().partition("[")[0]
 
@@ -58,9 +58,9 @@ def test_keys_may_be_written_as_sections_too(tmp_path: Path) -> None:
     assert tuned_files.read(tmp_path / "x.toml") == {"fedavg": {"training.momentum": 0.5}}
 
 
-@pytest.mark.parametrize("task", ["nowhere", "../tuned/digits", "", "digits.toml"])
-def test_an_experiment_without_a_file_has_none(task: str) -> None:
-    assert tuned_files.shipped(task) == {}
+@pytest.mark.parametrize("experiment", ["nowhere", "../tuned/digits", "", "digits.toml"])
+def test_an_experiment_without_a_file_has_none(experiment: str) -> None:
+    assert tuned_files.shipped(experiment) == {}
 
 
 def test_a_file_that_is_no_file_is_said(tmp_path: Path) -> None:

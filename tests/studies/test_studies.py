@@ -82,6 +82,10 @@ def test_what_is_kept_is_small_and_says_what_the_run_folder_does(study: Path, tm
     assert found.path.stat().st_size < 300 * len(found.rows) + 1500
     assert fresh.find(config.changed({"seed": 7})) is None
     assert fresh.find(config.changed({"engine.name": "processes"})) is not None
+    was = json.loads(gzip.decompress(found.path.read_bytes()))
+    was["config"]["task"] = was["config"].pop("experiment")  # as it was called before
+    found.path.write_bytes(gzip.compress(json.dumps(was).encode()))
+    assert Store(tmp_path / "results").find(config) == found
 
 
 @pytest.mark.parametrize(

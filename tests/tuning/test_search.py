@@ -159,15 +159,22 @@ def test_what_a_strategy_cannot_take_is_said_before_anything_is_made(tmp_path: P
 
 
 def test_a_new_key_with_a_default_does_not_make_old_results_strange(tmp_path: Path) -> None:
-    assert described(base()) == {"task": "digits", **TRIAL}
+    assert described(base()) == {"experiment": "digits", **TRIAL}
     assert described(base(**{"engine.name": "in_process", "seed": 9, "checkpoint.every": 5})) == described(
         base()
     )
 
 
+def test_results_that_say_task_count(tmp_path: Path) -> None:
+    made(search(tmp_path, grid={RATE: [0.1, 0.2]}), lambda trial: [0.5] * 4)
+    file = tmp_path / "digits.jsonl"
+    file.write_text(file.read_text().replace('"experiment"', '"task"'))
+    made(search(tmp_path, grid={RATE: [0.1, 0.2]}), lambda trial: pytest.fail("it was made again"))
+
+
 def test_the_file_of_settings_is_read_back_with_what_suited_before(tmp_path: Path) -> None:
     found = search(tmp_path, grid={RATE: [0.1, 0.2]})
-    found.bases = {name: replace_task(config) for name, config in found.bases.items()}
+    found.bases = {name: replace_experiment(config) for name, config in found.bases.items()}
     made(found, lambda trial: [trial.config.training.learning_rate] * 4)
     file = tmp_path / "x.toml"
     file.write_text(settings_file(found, "heroes tune cifar10\n--odd"))
@@ -176,8 +183,8 @@ def test_the_file_of_settings_is_read_back_with_what_suited_before(tmp_path: Pat
     assert "\n# --odd\n" in file.read_text()
 
 
-def replace_task(config: Config) -> Config:
-    return config.model_copy(update={"task": "cifar10"})
+def replace_experiment(config: Config) -> Config:
+    return config.model_copy(update={"experiment": "cifar10"})
 
 
 def test_a_metric_of_which_less_is_better_is_minimised(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from heroes.assemble.clients import at_clients, at_node, settled
 from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own, OwnData
 from heroes.assemble.server import stop_rule
+from heroes.assemble.serving import for_serving, trial_inputs
 from heroes.assemble.whole import assembled, entered, followed
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "entered",
     "followed",
     "received",
+    "for_serving",
     "settled",
     "stop_rule",
+    "trial_inputs",
 ]

@@ -14,6 +14,7 @@ from heroes.assemble.clients import at_clients, at_node, in_precision, remark, s
 from heroes.assemble.elsewhere import received, sent
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.server import planned
+from heroes.assemble.serving import few
 from heroes.assemble.world import fleet_kind
 from heroes.client.training import Trainer
 from heroes.contracts import Clock, Devices, Engine
@@ -94,6 +95,7 @@ def assembled(
             average=config.evaluation.average,
             sampled=data.sample is not None,
             precision=config.training.precision,
+            inputs=few(data.test),
         )
 
 

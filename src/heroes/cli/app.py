@@ -11,6 +11,7 @@ import typer
 from heroes import __version__
 from heroes.cli import launch
 from heroes.cli.console import err_console
+from heroes.cli.helping import PlainGroup
 from heroes.cli.start import INTERRUPTED
 from heroes.errors import HeroesError
 
@@ -21,6 +22,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    cls=PlainGroup,
+    suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # click may do it as well
 )
 
 

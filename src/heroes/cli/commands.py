@@ -1,6 +1,31 @@
 """All commands. They put themselves into the app when they are imported."""
 
-from heroes.cli import comparing, data, describing, flower, listing, running, studying, tuning
+from heroes.cli import (
+    comparing,
+    data,
+    describing,
+    exporting,
+    flower,
+    listing,
+    reproducing,
+    running,
+    studying,
+    tuning,
+    watching,
+)
 from heroes.cli.app import run
 
-__all__ = ["comparing", "data", "describing", "flower", "listing", "run", "running", "studying", "tuning"]
+__all__ = [
+    "comparing",
+    "data",
+    "describing",
+    "exporting",
+    "flower",
+    "listing",
+    "reproducing",
+    "run",
+    "running",
+    "studying",
+    "tuning",
+    "watching",
+]

@@ -15,7 +15,8 @@ import typer
 
 from heroes.cli import launch, options
 from heroes.cli.app import app
-from heroes.cli.console import err_console, note, out_console, print_table, rounds_in_progress, status
+from heroes.cli.console import err_console, note, out_console, print_table, status
+from heroes.cli.progress import rounds_in_progress
 from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError
 from heroes.report import (
     Comparison,
@@ -28,7 +29,7 @@ from heroes.report import (
     write_whole,
 )
 from heroes.runs.planned import Planned
-from heroes.settings.config import to_toml
+from heroes.settings.toml_files import text as whole_file
 from heroes.settings.tuned_files import Settings
 from heroes.strategies import registry
 from heroes.tuning.grids import combinations, label, parse_grid, parts, varied
@@ -90,9 +91,9 @@ def compare_command(
         folders = [job.folder for job in planned]
         out = planned[0].folder.parent
     found = compare(load_runs(folders), targets=marks, reference=reference)
-    _tell(found, as_json)
     if out is not None:
-        _write(found, out, quiet)
+        write_comparison(found, out, quiet)
+    _tell(found, as_json)
 
 
 def _refuse_missing(folders: list[Path]) -> None:
@@ -125,7 +126,7 @@ class _Asked:
         config = options.configuration(self.experiment, strategy, self.settings, named, self.tuned)
         config = varied(config, variant)
         words = [word for part in parts(variant) for word in part]
-        folder = self.out or Path("runs") / options.folder_name("compare", config.task)
+        folder = self.out or Path("runs") / options.folder_name("compare", config.experiment)
         return Planned(config, folder / options.folder_name(strategy, *words, config.seed), label(variant))
 
 
@@ -159,7 +160,7 @@ def _run_in_processes(todo: list[Planned], jobs: int, quiet: bool) -> None:
 
     def work(job: Planned) -> tuple[int, str] | None:
         job.folder.mkdir(parents=True, exist_ok=True)
-        (job.folder / "planned.toml").write_text(to_toml(job.config), encoding="utf-8")
+        (job.folder / "planned.toml").write_text(whole_file(job.config), encoding="utf-8")
         command = [sys.executable, "-m", "heroes.cli", "run", str(job.folder / "planned.toml")]
         command += ["--out", str(job.folder), "--overwrite", "--quiet", "--json"]
         command += [] if job.config.engine.workers else ["--set", f"engine.workers={max(1, cores() // jobs)}"]
@@ -196,7 +197,7 @@ def _tell(found: Comparison, as_json: bool) -> None:
         note(text)
 
 
-def _write(found: Comparison, out: Path, quiet: bool) -> None:
+def write_comparison(found: Comparison, out: Path, quiet: bool) -> None:
     """The comparison folder: tables as JSON and CSV, pictures, the page."""
     write_whole(out / "comparison.json", json.dumps(found.as_json(), indent=2) + "\n")
     write_whole(out / "comparison.csv", found.as_csv())

@@ -1,30 +1,27 @@
-"""What people see: tables, live progress on a terminal, plain lines elsewhere."""
+"""What people see: tables, and how far a piece of work is."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import rich.box
 import rich.markup
 import rich.progress
 import rich.table
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from heroes.errors import printable
-from heroes.messages import Lost, RoundRecord
-from heroes.report import Metric, Summary, Table, score_curve
-from heroes.report.summary import MEGABYTE
-from heroes.settings.config import Config
+from heroes.messages import RoundRecord
+from heroes.report import Summary, Table, score_curve
 
-_PRETENDED = ("dropout", "upload_loss", "crash", "late", "surplus", "abandoned")  # the cause says it all
 _LONGEST_CELL = 500  # characters
 _SHORT = 16  # characters; what is no longer is not broken if there is room
+_WHOLE = 8  # characters of a cell that is never broken
 _GAP = 3  # characters between the columns of a table
 OnWork = Callable[[str, int, int | None], None]
 
@@ -38,13 +35,6 @@ class PlainConsole(Console):
 
 out_console = PlainConsole(highlight=False, width=None if sys.stdout.isatty() else 120)
 err_console = PlainConsole(stderr=True, highlight=False)
-
-
-class Watching(NamedTuple):
-    """The callbacks of a run: for its rounds, and for data being prepared."""
-
-    on_round: Callable[[RoundRecord], None] | None
-    on_progress: OnWork | None
 
 
 def note(text: str) -> None:
@@ -101,12 +91,16 @@ def print_table(table: Table) -> None:
 
 
 def _narrowed(columns: Sequence[Sequence[str]]) -> list[int]:
-    """Widths for a table that is too wide: at least as the longest words.
+    """Widths for a table that is too wide: at least as the longest words and the shortest cells.
 
     What room is left goes to the columns from the last to the first, so that their cells fit into two lines,
     and then so that they fit into one.
     """
-    widths = [min(_SHORT, _longest([word for text in column for word in text.split()])) for column in columns]
+    words = [
+        [word for text in column for word in ([text] if len(text) <= _WHOLE else text.split())]
+        for column in columns
+    ]
+    widths = [min(_SHORT, _longest(each)) for each in words]
     room = out_console.width - _GAP * (len(columns) - 1) - sum(widths)
     for parts in (2, 1):
         for place in reversed(range(len(columns))):
@@ -163,10 +157,10 @@ def work_in_progress(quiet: bool = False) -> Iterator[OnWork | None]:
 
             yield show
     else:
-        yield _every_tenth()
+        yield every_tenth()
 
 
-def _every_tenth() -> OnWork:
+def every_tenth() -> OnWork:
     """Plain lines: at the start and at every tenth of the way."""
     said: dict[str, int] = {}
 
@@ -177,91 +171,3 @@ def _every_tenth() -> OnWork:
             err_console.print(f"{what}: {10 * tenth} %" if total else what, markup=False, soft_wrap=True)
 
     return say
-
-
-@contextmanager
-def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching]:
-    """Callbacks for records and for data preparation: a live display on a terminal, lines elsewhere."""
-    name, total = f"{config.task}/{config.strategy.name}", config.federation.rounds
-    if quiet:
-        yield Watching(None, None)
-    elif err_console.is_terminal:
-        columns = (
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, TextColumn("{task.fields[line]}"), console=err_console) as bar:
-            job = bar.add_task(_cell(name), total=total, line="setting up")
-            told = _Notices(bar.console)
-
-            def show(record: RoundRecord) -> None:
-                told.look_at(record)
-                bar.update(job, completed=record.round, line=_cell(_line(record)))
-
-            def prepare(what: str, done: int, of: int | None) -> None:
-                if of:
-                    bar.update(job, line=_cell(f"{what} {100 * done // of} %"))
-                else:
-                    bar.console.print(what, markup=False, soft_wrap=True)
-
-            yield Watching(show, prepare)
-    else:
-        told = _Notices(err_console)
-
-        def say(record: RoundRecord) -> None:
-            told.look_at(record)
-            err_console.print(
-                f"{name} round {record.round}/{total}  {_line(record)}", markup=False, soft_wrap=True
-            )
-
-        yield Watching(say, _every_tenth())
-
-
-def _line(record: RoundRecord) -> str:
-    scored = "" if record.score is None else f"{record.metric} {Metric(record.metric).text(record.score)}  "
-    spent = f"time {record.seconds:,.1f} s  waiting {record.waiting:.2f} s"
-    return f"{scored}{spent}  traffic {record.traffic / MEGABYTE:,.1f} MB"
-
-
-def _counted(missing: Sequence[Lost]) -> str:
-    """How many are missing by cause; where one is enough, why.
-
-    >>> _counted([Lost(3, "gone before it trained", "dropout"), Lost(4, "w is not finite", "finite")])
-    '1 x dropout, 1 x finite (client 4: w is not finite)'
-    """
-    first = {lost.cause: lost for lost in reversed(missing)}
-    counts = Counter(lost.cause for lost in missing)
-    return ", ".join(f"{counts[cause]} x {cause}{_why(first[cause])}" for cause in sorted(counts))
-
-
-def _why(lost: Lost) -> str:
-    return "" if lost.cause in _PRETENDED else f" (client {lost.client}: {lost.reason})"
-
-
-class _Notices:
-    """What a user should know of a run, said once, or as it happens."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.said: set[str] = set()
-
-    def look_at(self, record: RoundRecord) -> None:
-        for notice in record.facts.get("notices", ()):
-            self._once(notice)
-        for before in record.abandoned:
-            self._say(
-                f"round {record.round} is begun again; left out of {len(before.clients)}: "
-                f"{_counted(before.missing)}"
-            )
-        if troubles := [lost for lost in record.missing if lost.cause != "surplus"]:
-            self._say(f"round {record.round}, left out of {len(record.clients)}: {_counted(troubles)}")
-
-    def _say(self, text: str) -> None:
-        self.console.print(text, style="yellow", markup=False, soft_wrap=True)
-
-    def _once(self, text: str) -> None:
-        if text not in self.said:
-            self.said.add(text)
-            self.console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)

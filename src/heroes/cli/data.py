@@ -11,11 +11,12 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import out_console, print_table, status, work_in_progress
+from heroes.cli.helping import PlainGroup
 from heroes.errors import DataError
 from heroes.report import Table, save_figure
 from heroes.report.summary import MEGABYTE
 
-data_app = typer.Typer(no_args_is_help=True, help="Get, list, check and look at data sets.")
+data_app = typer.Typer(cls=PlainGroup, no_args_is_help=True, help="Get, list, check and look at data sets.")
 app.add_typer(data_app, name="data")
 Directory = Annotated[
     Path | None,
@@ -59,7 +60,7 @@ def list_data_command(directory: Directory = None) -> None:
         )
         for entry in listed(directory)
     ]
-    rows.insert(0, ("digits", "bundled", "8x8 handwritten digits of scikit-learn", "nothing to do"))
+    rows.insert(0, ("digits", "bundled", "8x8 handwritten digits", "nothing to do"))
     print_table(
         Table(
             f"data sets in {data_directory(directory)}",
@@ -111,7 +112,7 @@ def plot_command(
         classes = int(labels.max()) + 1
         clients, shown = len(shared.shares), min(len(shared.shares), MOST_DRAWN)
         counts = np.stack([np.bincount(labels[shared.shares[n]], minlength=classes) for n in range(shown)])
-        title = f"{config.task}, partition {config.data.partition}" + (
+        title = f"{config.experiment}, partition {config.data.partition}" + (
             f" ({clients:,} clients)" if shown < clients else ""
         )
         paths = save_figure(label_distribution(counts, title), output)

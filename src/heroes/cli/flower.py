@@ -15,10 +15,12 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import out_console
+from heroes.cli.helping import PlainGroup
 from heroes.errors import ConfigError
-from heroes.settings.config import Config, parse_setting, to_toml
+from heroes.settings.config import Config, parse_setting
+from heroes.settings.toml_files import text as whole_file
 
-flower = typer.Typer(help="Run on Flower's SuperLink and its nodes.", no_args_is_help=True)
+flower = typer.Typer(cls=PlainGroup, help="Run on Flower's SuperLink and its nodes.", no_args_is_help=True)
 app.add_typer(flower, name="flower")
 
 
@@ -39,7 +41,7 @@ def init_command(
     given = dict(parse_setting(text) for text in settings or [])
     named = {"engine.name": "flower", "engine.clock": given.get("engine.clock", "wall")}
     if own:
-        named["task"] = given.get("task", folder.resolve().name)
+        named["experiment"] = given.get("experiment", folder.resolve().name)
     config = options.configuration(experiment, strategy, settings, named)
     if config.privacy.noise and "privacy.source" not in given:
         config = config.changed({"privacy.source": "system"})  # nodes could foresee what comes from a seed
@@ -64,7 +66,7 @@ def init_command(
 
 def _settings(config: Config, seeded: bool) -> str:
     """The configuration. The app goes to every node, so a seed that nobody asked for is not in it."""
-    text = to_toml(config)
+    text = whole_file(config)
     if seeded or config.seed != Config().seed:
         return text
     left_out = "# no seed: nodes get this file, so the server draws one and keeps it in the run folder"
@@ -80,7 +82,7 @@ build-backend = "hatchling.build"
 [project]
 name = {json.dumps(name)}
 version = "1.0.0"
-description = {json.dumps(f"heroes: {config.task} by {config.strategy.name}")}
+description = {json.dumps(f"heroes: {config.experiment} by {config.strategy.name}")}
 license = "Apache-2.0"
 dependencies = ["flwr>=1.41,<2"]  # heroes-fl[flower] must be there already, on every machine
 
@@ -113,7 +115,7 @@ def _readme(config: Config, own: bool) -> str:
         if own
         else ""
     )
-    return f"""# {config.task} by {config.strategy.name}, on Flower
+    return f"""# {config.experiment} by {config.strategy.name}, on Flower
 
 Every machine needs `pip install 'heroes-fl[flower]'`{needs}. `federation.clients` in config.toml is
 {config.federation.clients}: start a SuperNode for each client, with a partition-id from 0 to {last}, which is

@@ -18,7 +18,7 @@ from heroes.cli.console import note, out_console, print_pairs, print_summary
 from heroes.errors import ConfigError, did_you_mean
 from heroes.report import Summary, read_config, read_records
 from heroes.settings.config import keys
-from heroes.settings.recipes import TASKS
+from heroes.settings.recipes import EXPERIMENTS
 from heroes.settings.sections import EngineConfig
 from heroes.strategies import registry
 
@@ -52,7 +52,7 @@ def _choices() -> dict[str, list[tuple[str, str]]]:
 
     engines = get_args(EngineConfig.model_fields["name"].annotation)
     return {
-        "experiments": _first_lines(TASKS),
+        "experiments": _first_lines(EXPERIMENTS),
         "strategies": [(name, registry.summary(kind)) for name, kind in registry.BUILT_IN.items()]
         + plugins.brought("strategy"),
         "models": _first_lines(MODELS) + plugins.brought("model"),

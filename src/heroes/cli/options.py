@@ -12,8 +12,9 @@ import typer
 
 from heroes.errors import ConfigError
 from heroes.settings import tuned_files
-from heroes.settings.config import Config, load, parse_setting
-from heroes.settings.recipes import recipe
+from heroes.settings.config import Config, parse_setting
+from heroes.settings.recipes import EXPERIMENTS, recipe
+from heroes.settings.toml_files import load
 from heroes.strategies import registry
 
 Experiment = Annotated[
@@ -30,7 +31,10 @@ Grid = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=A,B,…", help="Try a key at these values; several keys: every combination."),
 ]
-Track = Annotated[list[str] | None, typer.Option(help="Who hears of every round: csv, or an installed one.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(help="Who hears of every round: csv, live (for heroes watch), or an installed one."),
+]
 Overwrite = Annotated[bool, typer.Option(help="Replace a run that the folder already holds.")]
 Quiet = Annotated[bool, typer.Option(help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
@@ -53,7 +57,7 @@ def configuration(
     strategy = strategy or given.pop("strategy.name", None)
     path = Path(experiment)
     config = (
-        load(path, recipe, strategy)
+        load(path, EXPERIMENTS, strategy)
         if path.suffix == ".toml" or path.is_file()
         else recipe(experiment, strategy)
     )

@@ -15,7 +15,8 @@ import typer
 
 from heroes.cli import launch, options
 from heroes.cli.app import app
-from heroes.cli.console import err_console, note, print_summary, rounds_in_progress, status
+from heroes.cli.console import err_console, note, print_summary, status
+from heroes.cli.progress import rounds_in_progress
 from heroes.errors import HeroesError, RankLostError
 from heroes.settings.config import parse_setting
 
@@ -50,7 +51,7 @@ def run_command(
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
     config = options.configuration(experiment, strategy, settings, named)
     launch.refuse_many(config.engine.name)
-    name = options.folder_name(config.task, config.strategy.name, config.seed)
+    name = options.folder_name(config.experiment, config.strategy.name, config.seed)
     folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
     with status("setting up", quiet):
         from heroes.runs.running import run  # torch is loaded here, where it is needed
@@ -112,12 +113,12 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 
 def _tell(finished: Run, folder: Path, as_json: bool, report: bool, quiet: bool) -> None:
+    if report:
+        _write_report(folder, quiet)
     if as_json:
         print(json.dumps({"folder": str(folder), **finished.summary().as_json()}))
     else:
         print_summary(finished.summary(), finished.records, folder)
-    if report:
-        _write_report(folder, quiet)
 
 
 def _write_report(folder: Path, quiet: bool) -> None:

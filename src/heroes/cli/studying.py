@@ -10,7 +10,7 @@ import typer
 
 from heroes.cli import options
 from heroes.cli.app import app
-from heroes.cli.console import err_console, print_table
+from heroes.cli.console import err_console, out_console, print_table
 from heroes.studies import plans
 from heroes.studies.kept import Store
 from heroes.studies.making import make, missing, outcomes
@@ -43,23 +43,28 @@ def study_command(
         _list(store)
         return
     for plan in [plans.read(name) for name in names]:
-        rows = list(plans.rows(plan))
-        todo = missing(rows, store)
+        rows = {variant: list(plans.rows(plan, variant)) for variant in plan.variants}
+        todo = [each for of_variant in rows.values() for each in missing(of_variant, store)]
         if todo and not only_tables:
-            make(todo, store, runs, jobs, _Progress(plan.name, len(todo), quiet).heard)
-        print_table(table(plan, list(outcomes(rows, store))))
+            make(todo, store, runs, jobs, Progress(plan.name, len(todo), quiet).heard)
+        for variant, of_variant in rows.items():
+            print_table(table(plan, list(outcomes(of_variant, store)), variant))
 
 
 def _list(store: Store) -> None:
     for name in plans.names():
         plan = plans.read(name)
-        rows = list(plans.rows(plan))
-        wanted = sum(len(row.configs) for row in rows)
-        there = wanted - len(missing(rows, store))
-        print(f"{name:14} {there:3} of {wanted} runs kept. {plan.about}")
+        out_console.print(f"{name:14} {kept(plan, store)}. {plan.about}", markup=False)
 
 
-class _Progress:
+def kept(plan: plans.Plan, store: Store) -> str:
+    """How many of the runs of a study are there."""
+    rows = [row for variant in plan.variants for row in plans.rows(plan, variant)]
+    wanted = sum(len(row.configs) for row in rows)
+    return f"{wanted - len(missing(rows, store))} of {wanted} runs kept"
+
+
+class Progress:
     """Says how far a study is, a line for every run that ends."""
 
     def __init__(self, name: str, total: int, quiet: bool) -> None:

@@ -61,9 +61,9 @@ def tune_command(
 ) -> None:
     """Find settings that suit each strategy, on held-out examples; say the same again to go on."""
     bases = _bases(experiment, strategies, settings, budget)
-    task = options.folder_name(next(iter(bases.values())).task)
-    out = out or Path("runs") / options.folder_name("tune", task)
-    search = Search(bases, parse_grid(grid or []), Book(out / f"{task}.jsonl"), _seeds(seeds))
+    experiment = options.folder_name(next(iter(bases.values())).experiment)
+    out = out or Path("runs") / options.folder_name("tune", experiment)
+    search = Search(bases, parse_grid(grid or []), Book(out / f"{experiment}.jsonl"), _seeds(seeds))
     if search.book.torn:
         note(f"the last line of {search.book.path} was cut off; its trial is made again")
     search.check()
@@ -72,7 +72,7 @@ def tune_command(
     making = _Making(search, runs or out / "trials", jobs, quiet)
     with _going_on(command, search.book), making.shown():
         search.run(making.make_all)
-    _tell(search, out / task, command, as_json)
+    _tell(search, out / experiment, command, as_json)
 
 
 def _bases(
@@ -203,8 +203,10 @@ def _minutes(seconds: float) -> str:
 
 
 def _tell(search: Search, path: Path, command: str, as_json: bool) -> None:
-    """Print the best settings, and write the table and the file of settings."""
+    """Write the table and the file of settings, and print the best."""
     best, shown = best_of(search), tables(search)
+    write_whole(path.with_name(f"{path.name}.md"), markdown(shown, command))
+    file = write_whole(path.with_name(f"{path.name}.toml"), settings_file(search, command))
     if as_json:
         found = {name: {"settings": dict(each.settings), "score": each.score} for name, each in best.items()}
         print(json.dumps(found))
@@ -213,6 +215,4 @@ def _tell(search: Search, path: Path, command: str, as_json: bool) -> None:
     for name in search.bases:
         if name not in best:
             note(f"no trial of {name} had a test within the budget, or all failed; try a larger --budget")
-    write_whole(path.with_name(f"{path.name}.md"), markdown(shown, command))
-    file = write_whole(path.with_name(f"{path.name}.toml"), settings_file(search, command))
     err_console.print(f"settings: {file}", markup=False, soft_wrap=True)

@@ -30,13 +30,15 @@ def draw(name: str, request: SplitRequest, size: int, rng: np.random.Generator) 
     """Shares of `size` examples by the named partition."""
     if name not in MIXES:
         raise DataError(
-            f"partition {name!r} gives every client all that its owner made, so clients cannot draw {size} "
-            f"examples each; use one of {', '.join(MIXES)}, or leave data.examples_per_client out"
+            f"data.partition is {name!r}, which gives every client all that its owner made, but "
+            f"data.examples_per_client is {size}; use one of {', '.join(MIXES)}, or "
+            "data.examples_per_client = 'none'"
         )
     labels = request.labels
     if not 1 <= size <= len(labels):
         raise DataError(
-            f"clients cannot draw {size} of {len(labels)} examples each; it should be 1 to {len(labels)}"
+            f"data.examples_per_client is {size}, but there are {len(labels)} examples; it should be 1 to "
+            f"{len(labels)}"
         )
     supply = np.unique(labels, return_counts=True)[1]
     by_class = Shares(np.argsort(labels, kind="stable"), np.concatenate([[0], np.cumsum(supply)]))

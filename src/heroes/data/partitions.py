@@ -105,9 +105,9 @@ def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Gener
         if (demand.sum(axis=0) <= supply).all():
             return _deal(labels, demand, rng)
     raise DataError(
-        f"partition {name!r} at {level:g} % needs more examples of some class than there are, even with one "
-        f"example a client ({clients} clients, classes have {supply.min()} to {supply.max()} examples); use "
-        "fewer clients, or 'gamma_all'"
+        f"data.partition is {name!r} and data.gamma {level:g}: that needs more examples of some class than "
+        f"there are, even with one example a client (classes have {supply.min()} to {supply.max()} examples, "
+        f"and federation.clients is {clients}); use fewer clients, or data.partition = 'gamma_all'"
     )
 
 
@@ -115,7 +115,7 @@ def percentage(request: SplitRequest, name: str) -> float:
     """The level of gamma and by_device."""
     level = 40.0 if request.level is None else request.level
     if not 0 <= level <= 100:
-        raise DataError(f"partition {name!r} has a level of {level:g}; it is a percentage, 0 to 100")
+        raise DataError(f"data.gamma is {level:g}; partition {name!r} needs a percentage, 0 to 100")
     return level
 
 
@@ -152,8 +152,9 @@ def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
     each = int((supply // np.maximum(holders, 1))[holders > 0].min())
     if each == 0:
         raise DataError(
-            f"partition 'missing' at {level} needs one example of every class for each of up to "
-            f"{holders.max()} clients that have it, but there are {supply.min()} of some; use fewer clients"
+            f"data.partition is 'missing' and data.phi {level}: that needs one example of every class for "
+            f"each of up to {holders.max()} clients that have it, but there are {supply.min()} of some, and "
+            f"federation.clients is {request.clients}; use fewer clients"
         )
     # what is left over: one more for the first
     turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(holders, 1)
@@ -165,8 +166,8 @@ def classes_lacking(request: SplitRequest, classes: int) -> int:
     level = 40 if request.level is None else request.level
     if level != int(level) or not 0 <= level < classes:
         raise DataError(
-            f"partition 'missing' has a level of {level:g}; it is the number of classes that a client lacks, "
-            f"0 to {classes - 1}"
+            f"data.phi is {level:g}; for partition 'missing' it is the number of classes that a client "
+            f"lacks, 0 to {classes - 1}, as there are {classes}"
         )
     return int(level)
 
@@ -201,7 +202,10 @@ def _deal(labels: npt.NDArray[np.integer[Any]], demand: Integers, rng: np.random
 def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """A client is whoever made the examples, a role or a writer; spare owners are left out."""
     if request.owners is None:
-        raise DataError("partition 'natural' needs to know who made each example, and this data does not say")
+        raise DataError(
+            "data.partition is 'natural', which needs to know who made each example, and this data does not "
+            "say; use another"
+        )
     if len(request.owners) != len(request.labels):
         raise DataError(
             f"there are {len(request.labels)} examples but {len(request.owners)} owners; each example needs "
@@ -210,8 +214,8 @@ def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
     names, owner, sizes = np.unique(request.owners, return_inverse=True, return_counts=True)
     if request.clients > len(names):
         raise DataError(
-            f"partition 'natural' has {len(names)} owners for {request.clients} clients; use at most "
-            f"{len(names)} clients"
+            f"federation.clients is {request.clients}, but for data.partition = 'natural' there are "
+            f"{len(names)} owners of examples; use at most {len(names)} clients"
         )
     kept = np.sort(rng.choice(len(names), request.clients, replace=False))
     order = np.argsort(owner, kind="stable").astype(np.int64)
@@ -236,7 +240,7 @@ def concentration(request: SplitRequest) -> float:
     """The level of dirichlet."""
     level = 0.5 if request.level is None else request.level
     if not level > 0:
-        raise DataError(f"partition 'dirichlet' has a level of {level:g}; it must be above 0")
+        raise DataError(f"data.alpha is {level:g}; partition 'dirichlet' needs a number above 0")
     return level
 
 

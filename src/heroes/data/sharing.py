@@ -32,7 +32,7 @@ def share_out(
     be more clients than examples.
     """
     if name not in PARTITIONS:
-        raise DataError(f"unknown partition {name!r}: {did_you_mean(name, PARTITIONS)}")
+        raise DataError(f"data.partition is {name!r}: {did_you_mean(name, PARTITIONS)}")
     if not (labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)):
         labels = _all_alike(name, labels)
     request = SplitRequest(labels, clients, level, owners, device_of)
@@ -40,8 +40,9 @@ def share_out(
         return draw(name, request, examples_per_client, rng)
     if clients > len(labels):
         raise DataError(
-            f"{clients} clients cannot share {len(labels)} examples; use at most {len(labels)} clients, or "
-            "let clients have examples in common: data.examples_per_client says how many each draws"
+            f"federation.clients is {clients}, but there are {len(labels)} examples to share; use at most "
+            f"{len(labels)} clients, or let clients have examples in common: data.examples_per_client "
+            "says how many each draws"
         )
     return PARTITIONS[name](request, rng)
 

@@ -47,6 +47,14 @@ def flops_by_module(
     return {"": counter.flops["Global"], **inside}
 
 
+def forward_flops(module: nn.Module, inputs: Tensor) -> int:
+    """FLOPs of one forward pass in evaluation mode, with gradients on: without, fused kernels hide some."""
+    module.eval()
+    with _plain_kernels(), ModuleTracker() as tracker, _Counter(tracker) as counter:
+        module(inputs)
+    return int(counter.flops["Global"])
+
+
 class _Counter(TorchDispatchMode):
     """Counts FLOPs by torch's formulas, for every module that the tracker is in.
 

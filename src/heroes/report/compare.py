@@ -75,7 +75,7 @@ def compare(
     )
     said = [note for run in runs for note in run.notes]
     said += [*repeated(runs, groups), *_too_few(used, found), *notes]
-    return Comparison(runs[0].task, tuple(groups), tuple(measures + saved), tuple(said))
+    return Comparison(runs[0].experiment, tuple(groups), tuple(measures + saved), tuple(said))
 
 
 def _too_few(runs: Sequence[RunData], found: Found) -> list[str]:
@@ -98,7 +98,7 @@ def _refuse(
     if not runs:
         raise HeroesError("there is nothing to compare: give at least one run folder")
     for what, of in (
-        ("of different experiments", [run.task for run in runs]),
+        ("of different experiments", [run.experiment for run in runs]),
         ("with different clocks", [run.clock for run in runs]),
         ("with different main metrics", [_described(run.metric) for run in runs]),
     ):

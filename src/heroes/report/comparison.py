@@ -57,7 +57,7 @@ class Comparison:
     Times are in seconds of the runs' clock, traffic is in megabytes both ways, accuracy is from 0 to 1.
     """
 
-    task: str
+    experiment: str
     groups: tuple[Group, ...]
     measures: tuple[Measure, ...]
     notes: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class Comparison:
             for group in self.groups
         ]
         return {
-            "task": self.task,
+            "experiment": self.experiment,
             "clock": self.clock,
             "metric": self.metric.name,
             "lower_is_better": self.metric.lower_is_better,
@@ -168,7 +168,7 @@ def _overview(found: Comparison) -> Table:
     ]
     note = " ".join(text for text, applies in said if applies)
     titles = [layout.title for layout in layouts]
-    return Table(f"Runs of {found.task}", ("strategy", "seeds", *titles), tuple(rows), note)
+    return Table(f"Runs of {found.experiment}", ("strategy", "seeds", *titles), tuple(rows), note)
 
 
 def _in_the_end(found: Comparison, group: Group, layout: Layout) -> str:

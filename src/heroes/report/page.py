@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -143,13 +143,28 @@ def page(found: Comparison) -> str:
         _section("Provenance", _provenance(found.groups)),
     ]
     return PAGE.substitute(
-        title=_name(f"heroes: {found.task}"),
+        title=_name(f"heroes: {found.experiment}"),
         subtitle=_words(
             f"{count} {'run' if count == 1 else 'runs'} of {strategies}. {clock}; traffic is both ways."
         ),
         css=CSS,
         body="\n".join(section for section in sections if section),
     )
+
+
+def book(title: str, about: str, chapters: Mapping[str, Comparison]) -> str:
+    """Several comparisons on one page."""
+    sections = [
+        _section(
+            name,
+            _notes(found.notes)
+            + "".join(_table(table, found.groups) for table in found.leading())
+            + _pictures(comparison_pictures(found))
+            + _side_by_side(_table(table, found.groups) for table in found.details()),
+        )
+        for name, found in chapters.items()
+    ]
+    return PAGE.substitute(title=_name(title), subtitle=_words(about), css=CSS, body="\n".join(sections))
 
 
 def _words(text: str, most: int = LONGEST_LINE) -> str:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from heroes.errors import RunFolderError
 from heroes.messages import LARGEST, RoundRecord
 from heroes.settings import toml_text
+from heroes.settings.earlier import by_present_names
 
 LONGEST_NAME = 64  # of a metric, in characters
 LONGEST_TEXT = 10_000
@@ -183,7 +184,7 @@ def read_config(folder: Path) -> Mapping[str, Any]:
     """Read the configuration in a run folder as nested plain values."""
     path = folder / "config.toml"
     try:
-        return toml_text.read(path)
+        return by_present_names(toml_text.read(path))
     except (FileNotFoundError, NotADirectoryError):
         raise RunFolderError(f"{str(folder)!r} is not a run folder: it has no config.toml") from None
     except (OSError, ValueError) as error:

@@ -64,7 +64,7 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
 
 def block_counters(run: RunData, snapshots: int = 4) -> Figure | None:
     """How many local steps each block of the P x P grid was trained for, after a few of the rounds."""
-    grids = [(row.round, grid) for row in run.rows if (grid := _grid(row)) is not None]
+    grids = [(row.round, grid) for row in run.rows if (grid := counted_blocks(row)) is not None]
     if not grids:
         return None
     chosen = [
@@ -142,7 +142,7 @@ def _called(run: RunData) -> str:
     return f"{printable(run.strategy, 20)}, seed {run.seed}"
 
 
-def _grid(row: RoundRecord) -> Floats | None:
+def counted_blocks(row: RoundRecord) -> Floats | None:
     """The block counters of a round as a square; None if the strategy has none."""
     counters = row.facts.get("counters")
     if not isinstance(counters, (list, tuple)) or not counters:

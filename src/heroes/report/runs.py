@@ -42,12 +42,14 @@ class RunData:
     label: str
     strategy: str
     seed: int
-    task: str
+    experiment: str
     config: Mapping[str, Any]
     rows: tuple[RoundRecord, ...]
     torn: bool = False
     environment: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    row: str = ""
+    """what its group is called, if somebody has a name for it"""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -108,7 +110,7 @@ def load_run(folder: Path | str) -> RunData:
         label=path.resolve().name,
         strategy=_wanted(config, path, "strategy.name", str),
         seed=_wanted(config, path, "seed", int),
-        task=_wanted(config, path, "task", str),
+        experiment=_wanted(config, path, "experiment", str),
         config=config,
         rows=records.rows,
         torn=records.torn,
@@ -233,6 +235,8 @@ def _matters(key: str, ignoring: tuple[str, ...]) -> bool:
 
 
 def _group_label(run: RunData, firsts: Sequence[RunData], ignoring: tuple[str, ...]) -> str:
+    if run.row:
+        return run.row
     within = differences([other for other in firsts if other.strategy == run.strategy])
     worlds = [_world(other) for other in firsts]
     across = [key for key in worlds[0] if any(world.get(key) != worlds[0][key] for world in worlds)]

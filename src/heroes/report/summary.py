@@ -10,6 +10,7 @@ from typing import Any
 from heroes.errors import printable
 from heroes.messages import RoundRecord
 from heroes.report.metrics import Metric
+from heroes.report.tables import pairs_html
 
 MEGABYTE = 1e6
 
@@ -121,6 +122,9 @@ class Summary:
 
     def __str__(self) -> str:
         return "\n".join(printable(f"{name + ':':<15}{text}") for name, text in self.lines())
+
+    def _repr_html_(self) -> str:
+        return pairs_html(self.lines())
 
     def as_json(self) -> dict[str, Any]:
         """As plain values. If accuracy is the main metric, the scores have that name as well."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from heroes.errors import printable
 
@@ -41,3 +43,13 @@ class Table:
             *(line.rstrip() for line in body),
             *([printable(self.note)] if self.note else []),
         ]
+
+
+def pairs_html(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and texts as a small HTML table, for notebooks.
+
+    >>> pairs_html([("rounds", "<3>")])
+    '<table><tr><th>rounds</th><td>&lt;3&gt;</td></tr></table>'
+    """
+    cells = [[escape(printable(text, _LONGEST_CELL)) for text in pair] for pair in pairs]
+    return f"<table>{''.join(f'<tr><th>{name}</th><td>{text}</td></tr>' for name, text in cells)}</table>"

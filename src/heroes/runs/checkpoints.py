@@ -20,6 +20,7 @@ from heroes.errors import RunFolderError
 from heroes.files import DRAFT, write_whole
 from heroes.messages import ServerState
 from heroes.runs.contents import VERSION, digest, packed, state_of
+from heroes.settings.earlier import by_present_names
 
 KEPT = 2
 _NAME = re.compile(r"round-(\d{7,})\.safetensors")
@@ -119,6 +120,7 @@ def _check_settings(path: Path, then: Mapping[str, Any], now: Mapping[str, Any])
     """Refuse a checkpoint of another configuration by the first setting that differs from it."""
     if not isinstance(then, Mapping):
         raise TypeError("its settings are not by name")
+    then = by_present_names(then)
     if then.get("strategy.step_limit") == "auto":  # its name before there were two such limits
         then = {**then, "strategy.step_limit": "shared"}
     for key, value in now.items():

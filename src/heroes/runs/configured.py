@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from heroes.errors import ConfigError, RunFolderError
 from heroes.report.records import read_config
 from heroes.report.runs import flat
 from heroes.runs.folder import CONFIG, read_origins
-from heroes.settings.config import Config, keys, parse, to_toml
+from heroes.settings.config import Config, keys, parse
+from heroes.settings.toml_files import counted
 from heroes.strategies import registry
 
 MAY_CHANGE = (
@@ -30,9 +30,8 @@ MAY_CHANGE = (
 )
 """What may be different when a run goes on: when it ends, who carries it and how it is watched."""
 MAY_NOT = ("engine.clock", "evaluation.average", "evaluation.sample")
-_COUNT = re.compile(r"# all (\d{1,6}) settings of this run\n")
 _FIRST_VERSION = {
-    "": "task seed",
+    "": "experiment seed",
     "federation": "clients cohort rounds time_budget traffic_budget target_accuracy target_loss",
     "data": "name partition gamma alpha phi examples_per_client directory source augment size classes "
     "writers minimum_windows roles test_limit",
@@ -51,16 +50,7 @@ _FIRST_VERSION = {
     "checkpoint": "every",
     "engine": "name workers start task_seconds wait_seconds clock model_out model_width",
 }
-"""The keys that 0.1.0 wrote for every strategy; its files do not say how many they have."""
-
-
-def text(config: Config) -> str:
-    """What config.toml of a run folder holds.
-
-    Its first line says how many settings follow, so that a file that was cut off can be told from one that
-    was written before a setting was invented.
-    """
-    return f"# all {len(_flat(config))} settings of this run\n{to_toml(config)}"
+"""The keys that 0.1.0 wrote for every strategy, as they are called now; its files do not say how many."""
 
 
 def bound(config: Config) -> dict[str, Any]:
@@ -108,12 +98,11 @@ def _flat(config: Config) -> dict[str, Any]:
 
 def _check_whole(folder: Path, there: set[str], known: Sequence[str]) -> None:
     """An error if the file lacks settings that were in it when it was written."""
-    with (folder / CONFIG).open(encoding="utf-8") as file:
-        counted = _COUNT.match(file.readline())
-    if counted is None:
+    count = counted(folder / CONFIG)
+    if count is None:
         lacks = [key for key in _first_keys() if key in known and key not in there]
     else:
-        lacks = [key for key in known if key not in there] if len(there) < int(counted[1]) else []
+        lacks = [key for key in known if key not in there] if len(there) < count else []
     if lacks:
         shown = ", ".join(lacks[:3]) + (f" and {len(lacks) - 3} more" if len(lacks) > 3 else "")
         raise RunFolderError(

@@ -23,17 +23,26 @@ def write(path: Path, tensors: Mapping[str, Tensor], origin: Mapping[str, Any]) 
     write_whole(path, save(plain, metadata={ORIGIN: json.dumps(origin)}))
 
 
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What the file says of the model, and the model; a ValueError says why it cannot be read."""
+    try:
+        with safe_open(path, "pt") as file:
+            origin = json.loads((file.metadata() or {}).get(ORIGIN, "{}"))
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    return origin if isinstance(origin, dict) else {}, found
+
+
 def flaw(path: Path, tensors: Mapping[str, Tensor], round_number: int) -> str | None:
     """Why the file is not these tensors after so many rounds, or None. 0.1.0 did not write the round."""
     if not path.exists():
         return "was missing"
     try:
-        with safe_open(path, "pt") as file:
-            origin = json.loads((file.metadata() or {}).get(ORIGIN, "{}"))
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-    except (OSError, SafetensorError, ValueError, RecursionError):
+        origin, found = read(path)
+    except ValueError:
         return "could not be read"
-    if isinstance(origin, dict) and origin.get("round", round_number) != round_number:
+    if origin.get("round", round_number) != round_number:
         return f"was of round {origin['round']!r}"
     return None if found.keys() == tensors.keys() and _same(found, tensors) else "was another model"
 

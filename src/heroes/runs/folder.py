@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
-import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 from heroes.errors import RunFolderError
 from heroes.files import draft_of, flush_folder, write_changed
 from heroes.messages import RoundRecord, ServerState, plain
+from heroes.report.now import NOW
 from heroes.runs import checkpoints, final
 from heroes.runs.spending import SPENT
 
-if sys.platform != "win32":
-    import fcntl
-
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)  # what some network file systems say
 PARTS = "parts"  # in environment.json: what is not built in, and where it came from
 CONFIG, RECORDS, MODEL, ENVIRONMENT = FILES = (
     "config.toml",  # removed first and written first: without it the rest is no run
@@ -80,6 +79,7 @@ class RunFolder:
             if everything:
                 (self.path / name).unlink(missing_ok=True)
         if everything:
+            (self.path / NOW).unlink(missing_ok=True)
             checkpoints.remove_all(self.checkpoints)
             flush_folder(self.path)
 
@@ -121,36 +121,24 @@ def held(path: Path, patience: float = 0.0) -> Iterator[None]:
     """Keep other processes from writing a run into this folder; an error if one does for so many seconds.
 
     The lock goes with the process, however that ends, and is not inherited by those that it starts. It does
-    not keep threads of one process apart, and is gone if the process opens and closes the lock file in
-    another way.
+    not keep threads of one process apart.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        file = (path / LOCK).open("a+b")
+        lock = FileLock(path.resolve() / LOCK, thread_local=False, is_singleton=True)
+        lock.acquire(timeout=patience, poll_interval=0.1)
+    except Timeout:
+        raise RunFolderError(
+            f"another process writes a run into {str(path)!r}: wait until it has ended, or choose another "
+            "folder"
+        ) from None
     except OSError as error:
-        raise _unwritable(path, error) from None
-    with file:
-        deadline = time.monotonic() + patience
-        while not _taken(file):
-            if time.monotonic() > deadline:
-                raise RunFolderError(
-                    f"another process writes a run into {str(path)!r}: wait until it has ended, or choose "
-                    "another folder"
-                )
-            time.sleep(0.1)
+        if error.errno not in _NO_LOCKS:
+            raise _unwritable(path, error) from None
+    try:
         yield
-
-
-def _taken(file: IO[bytes]) -> bool:
-    """Lock a file unless somebody else has; on systems without locks, do nothing."""
-    if sys.platform != "win32":
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            return False
-        except OSError:  # some network file systems
-            return True
-    return True
+    finally:
+        lock.release()
 
 
 def _unwritable(path: Path, error: OSError) -> RunFolderError:
@@ -218,7 +206,7 @@ def read_origins(folder: Path) -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     """What the run ran on."""
-    packages = ("heroes-fl", "torch", "numpy", "pydantic", "safetensors", "scikit-learn")
+    packages = ("heroes-fl", "torch", "numpy", "pydantic", "safetensors")
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",

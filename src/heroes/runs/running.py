@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor
 
 from heroes import rounds
 from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule
@@ -20,23 +20,27 @@ from heroes.errors import ConfigError
 from heroes.federation import Federation
 from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
-from heroes.report.records import read_records
 from heroes.report.runs import flat
-from heroes.report.summary import Summary
 from heroes.runs import configured, final
 from heroes.runs.configured import extended, of_folder
-from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, version_of, write_end
+from heroes.runs.counting import OnClient, counted
+from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, write_end
 from heroes.runs.interrupts import finishing_first
+from heroes.runs.origin import origin
+from heroes.runs.outcome import TEST_INPUTS, Outcome
 from heroes.runs.resuming import last_state, rounds_on_record
+from heroes.runs.served import Served
 from heroes.runs.spending import counting_again
+from heroes.runs.telling import TellingEngine
 from heroes.runs.trackers import Audience, chosen
+from heroes.settings import toml_files
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
 from heroes.transport.opening import Opener
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Outcome):
     """A finished run: its configuration, its last state, and its folder, if any, with the records."""
 
     config: Config
@@ -48,26 +52,13 @@ class Run:
         str, ...
     ] = ()  # what was wrong with the folder of a finished run when `resume` came, and is right now
 
-    @cached_property
-    def records(self) -> tuple[RoundRecord, ...]:
-        """What happened, round by round."""
-        return self.kept if self.folder is None else read_records(self.folder).rows
+    @property
+    def served(self) -> Served:
+        return _served(self.federation, self.state)
 
-    def summary(self) -> Summary:
-        """The run in a dozen numbers."""
-        return Summary.of(self.records)
-
-    def model(self, width: int | None = None) -> nn.Module:
-        """The trained model at a width, by default the complete one: a plain module, ready to use."""
-        strategy = self.federation.strategy
-        wanted = strategy.widths[-1] if width is None else width
-        if wanted not in strategy.widths:
-            choices = ", ".join(map(str, strategy.widths))
-            raise ConfigError(f"width is {width!r}: {self.config.strategy.name} serves the widths {choices}")
-        tensors = self.federation.model(self.state, wanted)
-        local = self.federation.family.dense(wanted)
-        local.load(self.federation.family.plain_weights(tensors))
-        return local.module.eval()
+    def trial(self) -> tuple[Tensor, str]:
+        assert self.federation.inputs is not None
+        return self.federation.inputs, TEST_INPUTS
 
 
 def run(
@@ -84,6 +75,7 @@ def run(
     overwrite: bool = False,
     track: Sequence[str | Tracker] = (),
     on_round: Callable[[RoundRecord], None] | None = None,
+    on_client: OnClient | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
     """Train a federation. Under MPI only rank 0 returns; the others end with `engines.mpi.Served`.
@@ -97,7 +89,8 @@ def run(
         metrics: your own by name, the main one first: functions of all test outputs and targets.
         sampler, engine: your own `heroes.contracts.Sampler`, and what opens an engine (`transport.opening`).
         out: the run folder; `overwrite` replaces a run that it already holds.
-        track: trackers, by name or your own; `on_round` gets every record, `on_progress` news of the data.
+        track: trackers, by name or your own; `on_round` gets every record, `on_client` the round, how many
+            of its clients have answered and how many were asked, `on_progress` news of the data.
     """
     if not isinstance(config, Config):
         raise ConfigError(
@@ -114,12 +107,12 @@ def run(
         ):  # the engine may take long to close
             config = settled(config, federation.precision)
             folder = None if out is None else _fresh(Path(out), config, own, overwrite)
-            return _train(federation, config, folder, on_round, audience)
+            return _train(counted(federation, on_client), config, folder, on_round, audience)
 
 
 def _fresh(path: Path, config: Config, own: Own, overwrite: bool) -> RunFolder:
     """The folder of a run that begins."""
-    text, bound = configured.text(config), configured.bound(config)
+    text, bound = toml_files.text(config), configured.bound(config)
     return RunFolder(path, text, own.origins(config), overwrite=overwrite, settings=bound)
 
 
@@ -136,6 +129,7 @@ def resume(
     engine: Opener | None = None,
     track: Sequence[str | Tracker] = (),
     on_round: Callable[[RoundRecord], None] | None = None,
+    on_client: OnClient | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
@@ -158,9 +152,9 @@ def resume(
             state = last_state(path, federation, before, config, done)
             origins, rule = own.origins(config), stop_rule(config)
             if done and state.round == len(done) and (reason := rule.reason(done[-1], done[:-1])):
-                return _finished(federation, config, path, origins, state, reason)
-            federation = counting_again(federation, path, done, state.round)
-            text = None if before == config else configured.text(config)
+                return _finished(federation, config, path, origins, state, done[-1], reason)
+            federation = counting_again(counted(federation, on_client), path, done, state.round)
+            text = None if before == config else toml_files.text(config)
             kept = RunFolder(path, text, origins, after=state.round, settings=configured.bound(config))
             return _train(federation, config, kept, on_round, audience, state, done)
 
@@ -171,6 +165,7 @@ def _finished(
     path: Path,
     origins: Mapping[str, Any],
     state: ServerState[Any],
+    last: RoundRecord,
     reason: str,
 ) -> Run:
     """Complete the folder of a finished run and return the run; an error if nothing is missing."""
@@ -183,16 +178,13 @@ def _finished(
             f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let "
             "it go on"
         )
-    write_end(path, origins, tensors, _origin(federation, state))
+    write_end(path, origins, tensors, origin(config, _served(federation, state), federation.inputs, last))
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)
     return Run(config, state, federation, path, mended=tuple(lacks))
 
 
-def _origin(federation: Federation, state: ServerState[Any]) -> dict[str, Any]:
-    """What is written into the file of the model."""
-    strategy = federation.strategy
-    about = {"round": state.round, "strategy": strategy.name, "width": strategy.widths[-1]}
-    return about | {"version": version_of("heroes-fl")}
+def _served(federation: Federation, state: ServerState[Any]) -> Served:
+    return Served(federation.strategy, federation.family, federation.served(state), state.round)
 
 
 def _audience(track: Sequence[str | Tracker], on_progress: Progress | None) -> Audience:
@@ -217,14 +209,18 @@ def _train(
     """Train to the end, from a state or from the beginning, and write everything down as it happens."""
     records: list[RoundRecord] = []  # if they are written nowhere; those of a long run would take much memory
     every = config.checkpoint.every
+    if audience.listens:
+        federation = replace(federation, engine=TellingEngine(federation.engine, audience))
     try:
         before = done[: state.round] if state is not None else ()
+        last = before[-1] if before else None
         with audience.during(
             dict(flat(config.model_dump())), folder.path if folder else None, before
         ) as told:
             for step in _steps(federation, config, state, before):
                 with finishing_first():
                     state, record = step
+                    last = record
                     if folder is None:
                         records.append(record)
                     else:
@@ -238,7 +234,8 @@ def _train(
         if folder is not None:
             if state is not None:
                 # also when interrupted
-                folder.write_model(federation.served(state), _origin(federation, state))
+                served = _served(federation, state)
+                folder.write_model(served.tensors, origin(config, served, federation.inputs, last))
             folder.close()
     assert state is not None
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)

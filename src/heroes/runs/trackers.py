@@ -6,15 +6,19 @@ One that fails is reported and left out from then on: a run does not end because
 from __future__ import annotations
 
 import csv
+import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeGuard
 
 from heroes import plugins
 from heroes.contracts import Tracker
 from heroes.errors import ConfigError, said
-from heroes.messages import RoundRecord
+from heroes.messages import Assignment, RoundRecord, plain
+from heroes.report.now import NOW, Answer, Asked, Round
+from heroes.runs.telling import Listener
 
 _COLUMNS = (
     "round",
@@ -54,7 +58,48 @@ class Csv:
             self._file.close()
 
 
-TRACKERS: Mapping[str, Callable[[], Tracker]] = {"csv": Csv}
+class Live:
+    """Writes `now.jsonl` into the run folder while a round goes on: who was asked, who is in. For `watch`."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._file: IO[str] | None = None
+        self._begun = 0.0
+
+    def begin(self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]) -> None:
+        if folder is None:
+            raise ConfigError("the tracker 'live' needs a run folder; give out=...")
+        self._path = folder / NOW
+
+    def asked(self, plan: Sequence[Assignment]) -> None:
+        assert self._path is not None
+        self._close()
+        self._file, self._begun = self._path.open("w", encoding="utf-8"), time.monotonic()
+        clients = tuple(Asked(a.client, a.device, a.selection.width, a.tau) for a in plan)
+        self._write(Round(plan[0].round, plan[0].attempt, clients))
+
+    def answered(self, client: int, lost: str | None) -> None:
+        self._write(Answer(client, lost, time.monotonic() - self._begun))
+
+    def _write(self, what: Round | Answer) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(plain(what)) + "\n")
+        self._file.flush()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def round(self, record: RoundRecord) -> None:
+        """What it wrote is of no use any more when the next round begins."""
+
+    def end(self) -> None:
+        self._close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+TRACKERS: Mapping[str, Callable[[], Tracker]] = {"csv": Csv, "live": Live}
 
 
 def chosen(wanted: Iterable[str | Tracker]) -> list[tuple[str, Tracker]]:
@@ -69,6 +114,10 @@ def _tracker(wanted: str | Tracker) -> tuple[str, Tracker]:
     if lacks:
         raise ConfigError(f"the tracker {name!r} has no method {lacks[0]!r}; see heroes.contracts.Tracker")
     return name, made
+
+
+def _listens(tracker: Tracker | Listener) -> TypeGuard[Listener]:
+    return all(callable(getattr(tracker, method, None)) for method in ("asked", "answered"))
 
 
 class Audience:
@@ -88,6 +137,17 @@ class Audience:
             yield lambda record: self._each(lambda tracker: tracker.round(record))
         finally:
             self._each(lambda tracker: tracker.end())
+
+    @property
+    def listens(self) -> bool:
+        """Whether any of them hears of a round while it goes on."""
+        return any(_listens(tracker) for _, tracker in self._trackers)
+
+    def asked(self, plan: Sequence[Assignment]) -> None:
+        self._each(lambda tracker: tracker.asked(plan) if _listens(tracker) else None)
+
+    def answered(self, client: int, lost: str | None) -> None:
+        self._each(lambda tracker: tracker.answered(client, lost) if _listens(tracker) else None)
 
     def _each(self, say: Callable[[Tracker], None]) -> None:
         for name, tracker in list(self._trackers):

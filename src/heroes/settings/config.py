@@ -1,15 +1,14 @@
-"""The typed configuration of a run: how it is read, checked, changed and written. `sections` has the keys.
+"""The typed configuration of a run: how it is checked, changed and written. `sections` has the keys, and
+`toml_files` reads configuration files.
 
-A configuration is read from TOML and written back to TOML; what is written is enough to repeat the run. A
-wrong key or value gives one sentence that names the key, the value and what would be right. Nothing below
-`assemble` sees this module.
+What is written as TOML is enough to repeat the run. A wrong key or value gives one sentence that names the
+key, the value and what would be right. Nothing below `assemble` sees this module.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import Field, SerializeAsAny, ValidationError, model_validator
@@ -18,6 +17,7 @@ from pydantic_core import ErrorDetails
 from heroes.errors import ConfigError, did_you_mean
 from heroes.fields import Section
 from heroes.settings import toml_text
+from heroes.settings.earlier import by_present_names
 from heroes.settings.mistakes import sentences
 from heroes.settings.sections import (
     CheckpointConfig,
@@ -43,8 +43,9 @@ from heroes.strategies.base import Strategy
 class Config(Section):
     """Everything about a run."""
 
-    task: str = "digits"
-    """what the run is called in lists and reports; a TOML file starts from the recipe of this name"""
+    experiment: str = "digits"
+    """what the run is called in lists and reports; a TOML file starts from the recipe of this name, or from
+    that of `base`, and then any name will do"""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """all randomness comes from it"""
     federation: FederationConfig = FederationConfig()
@@ -75,7 +76,7 @@ class Config(Section):
         name = settings.get("strategy.name", self.strategy.name)
         chosen = self.with_strategy(name if isinstance(name, str) else repr(name))
         tree = chosen.model_dump(mode="python")
-        for dotted, value in settings.items():
+        for dotted, value in by_present_names(settings).items():
             *sections, key = dotted.split(".")
             branch = tree
             for section in sections:
@@ -217,26 +218,6 @@ def _writable(value: Any) -> bool:
     return not isinstance(value, str) or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def load(path: Path, recipe: Callable[[str, str | None], Config], strategy: str | None = None) -> Config:
-    """A configuration from a TOML file; what it leaves out comes from the recipe for its strategy."""
-    try:
-        tree = toml_text.read(path)
-    except FileNotFoundError:
-        raise ConfigError(f"there is no configuration file {str(path)!r}") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {str(path)!r} as TOML: {error}") from None
-    own = tree.get("strategy")
-    named = own.get("name") if isinstance(own, dict) else None
-    if strategy is not None and named not in (None, strategy):
-        del tree["strategy"]  # the file's settings are for another strategy
-    chosen = strategy or (named if isinstance(named, str) and named in registry.names() else None)
-    try:
-        base = recipe(str(tree.get("task", "digits")), chosen)
-    except ConfigError:  # a task of the user's own
-        base = Config().with_strategy(chosen or registry.DEFAULT)
-    return parse(_merged(base.model_dump(mode="python"), tree))
-
-
 def parse_setting(text: str) -> tuple[str, Any]:
     """`section.key=value` from the command line; the value is read as TOML, else as plain text.
 
@@ -311,11 +292,3 @@ def written(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     return json.dumps(value, ensure_ascii=False)
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        inner = merged.get(key)
-        merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return merged

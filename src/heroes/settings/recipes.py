@@ -24,7 +24,7 @@ _PAPER = {
 
 
 def digits(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
-    """scikit-learn's bundled 8x8 digits on 40 small boards: needs no download and takes seconds."""
+    """The bundled 8x8 digits on 40 small boards: needs no download and takes seconds."""
     return _experiment("digits", {}, rounds, seed, strategy)
 
 
@@ -80,20 +80,20 @@ def _experiment(
     name: str, settings: Mapping[str, Any], rounds: int | None, seed: int, strategy: str | None
 ) -> Config:
     """An experiment's settings, then those that suit the strategy, then what the caller asks for."""
-    config = Config(task=name, seed=seed)
+    config = Config(experiment=name, seed=seed)
     chosen = config if strategy is None else config.with_strategy(strategy)
     asked = {} if rounds is None else {"federation.rounds": rounds}
     return chosen.changed({**settings, **tuned(name, chosen.strategy), **asked})
 
 
-def tuned(task: str, strategy: Strategy) -> dict[str, Any]:
+def tuned(experiment: str, strategy: Strategy) -> dict[str, Any]:
     """The settings that suit a strategy on an experiment: what it says itself, then what was tuned for it."""
-    return {**strategy.tuned.get(task, {}), **tuned_files.shipped(task).get(strategy.name, {})}
+    return {**strategy.tuned.get(experiment, {}), **tuned_files.shipped(experiment).get(strategy.name, {})}
 
 
-def paper(task: str, *, rounds: int = 600, seed: int = 0) -> Config:
+def paper(experiment: str, *, rounds: int = 600, seed: int = 0) -> Config:
     """An experiment as near to the paper's text as can be: no norm, free blocks, the literal pace."""
-    config = recipe(task)
+    config = recipe(experiment)
     return config.changed(
         {
             "seed": seed,
@@ -110,7 +110,7 @@ def paper(task: str, *, rounds: int = 600, seed: int = 0) -> Config:
     )
 
 
-TASKS: dict[str, Callable[..., Config]] = {
+EXPERIMENTS: dict[str, Callable[..., Config]] = {
     "digits": digits,
     "cifar10": cifar10,
     "imagenet100": imagenet100,
@@ -118,10 +118,11 @@ TASKS: dict[str, Callable[..., Config]] = {
 }
 
 
-def recipe(task: str, strategy: str | None = None) -> Config:
+def recipe(experiment: str, strategy: str | None = None) -> Config:
     """The configuration of an experiment by name, tuned for a strategy."""
-    if task not in TASKS:
+    if experiment not in EXPERIMENTS:
         raise ConfigError(
-            f"unknown experiment {task!r}: {did_you_mean(task, TASKS)}; or give the path of a TOML file"
+            f"unknown experiment {experiment!r}: {did_you_mean(experiment, EXPERIMENTS)}; or give the path "
+            "of a TOML file"
         )
-    return TASKS[task](strategy=strategy)
+    return EXPERIMENTS[experiment](strategy=strategy)

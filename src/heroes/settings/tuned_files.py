@@ -44,10 +44,10 @@ def read(path: Path) -> Tuned:
 
 
 @cache
-def shipped(task: str) -> Tuned:
+def shipped(experiment: str) -> Tuned:
     """The settings that come with an experiment; none where it has no file."""
-    path = _SHIPPED / f"{task}.toml"
-    return read(path) if task.isidentifier() and path.is_file() else {}
+    path = _SHIPPED / f"{experiment}.toml"
+    return read(path) if experiment.isidentifier() and path.is_file() else {}
 
 
 def applied(config: Config, path: Path, given: Tuned) -> Config:

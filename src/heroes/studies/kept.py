@@ -21,6 +21,7 @@ from heroes.messages import RoundRecord
 from heroes.report.records import read_record
 from heroes.report.runs import RunData, load_run
 from heroes.settings.config import Config, flat, parse
+from heroes.settings.earlier import by_present_names
 
 _FACTS = ("tau_star", "rule", "deadline", "counter_variance")
 _DIGITS = 6  # significant digits of a kept number
@@ -60,7 +61,7 @@ class Store:
     def name_of(config: Config) -> str:
         """What the file of a run is called, without its ending."""
         mark = zlib.crc32(repr(key_of(config)).encode())
-        return f"{config.task}-{config.strategy.name}-{config.seed}-{mark:08x}"
+        return f"{config.experiment}-{config.strategy.name}-{config.seed}-{mark:08x}"
 
     def add(self, folder: Path, wall_seconds: float | None = None) -> RunData:
         """Keep what a run folder holds."""
@@ -87,10 +88,20 @@ def load_kept(path: Path) -> RunData:
         with gzip.open(path) as file:
             content = json.loads(file.read(_LARGEST))
         rows = tuple(read_record(json.dumps(row)) for row in content["records"])
-        config = parse(content["config"])
+        settings = by_present_names(content["config"])
+        config = parse(settings)
         if not rows:
             raise ValueError("it has no round")
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         why = f"{type(error).__name__}: {error}"
         raise RunFolderError(
             f"{str(path)!r} is not a kept result: {why}; take it out, and its run is made again"
@@ -105,8 +116,8 @@ def load_kept(path: Path) -> RunData:
         label=path.name.removesuffix(".json.gz"),
         strategy=config.strategy.name,
         seed=config.seed,
-        task=config.task,
-        config=content["config"],
+        experiment=config.experiment,
+        config=settings,
         rows=rows,
         environment={"heroes": content.get("heroes"), "wall_seconds": content.get("wall_seconds")},
     )

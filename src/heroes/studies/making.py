@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 
-from heroes.errors import TrainingError
+from heroes.errors import ConfigError, TrainingError
 from heroes.runs.planned import Planned
 from heroes.settings.config import Config
 from heroes.studies.kept import Store
@@ -29,7 +29,7 @@ def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: i
     """Run these, or go on with them, in folders of their own, which are removed when a run is kept.
 
     Raises:
-        TrainingError: some runs failed; the others are kept.
+        ConfigError, TrainingError: some runs failed; the others are kept.
     """
     planned = [
         (Planned(_ours(config), folder / store.name_of(config), label), (label, config))
@@ -40,15 +40,17 @@ def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: i
         for (label, config), ended in crew.run(planned):
             place = folder / store.name_of(config)
             if ended.failed is not None:
-                failed.append(f"{label}, seed {config.seed}: {ended.failed}")
-                heard(failed[-1])
+                failed.append((ended.exit_code, f"{label}, seed {config.seed}: {ended.failed}"))
+                heard(failed[-1][1])
                 continue
             store.add(place, round(ended.wall_seconds, 1))
             with suppress(OSError):
                 rmtree(place)
             heard(f"{label}, seed {config.seed}: kept after {ended.wall_seconds:.0f} s")
     if failed:
-        raise TrainingError(f"{len(failed)} of {len(todo)} runs failed: {failed[0]}")
+        mistake = all(code == ConfigError.exit_code for code, _ in failed)
+        kind = ConfigError if mistake else TrainingError
+        raise kind(f"{len(failed)} of {len(todo)} runs failed: {failed[0][1]}")
 
 
 def _ours(config: Config) -> Config:

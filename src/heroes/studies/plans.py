@@ -11,6 +11,12 @@ targets = [0.9, 0.95]
 
 [runs."ten steps"]        # one row of the table: a strategy, by default heroes, and its settings
 "strategy.tau_first" = 10
+
+[variants."8 bits"]       # every variant has all rows, and a table of its own
+"exchange.up_bits" = 8
+
+[scales.smoke]            # what is otherwise at another scale; settings are added
+budget = 5
 """
 
 from __future__ import annotations
@@ -29,7 +35,22 @@ from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
 
 SHIPPED = Path(__file__).with_name("plans")
+FIGURES = SHIPPED / "figures"
+SCALES = ("smoke", "small", "full")
 Scalar = bool | int | float | str | list[Any]
+
+
+class Scale(BaseModel):
+    """What a study is at another scale."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    experiment: str = ""
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    budget: Positive | None = None
+    targets: tuple[float, ...] = ()
+    settings: dict[str, Scalar] = {}
+    variants: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)] = {"": {}}
 
 
 class Plan(BaseModel):
@@ -45,7 +66,19 @@ class Plan(BaseModel):
     targets: tuple[float, ...] = ()
     settings: dict[str, Scalar] = {}
     runs: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)]
+    variants: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)] = {"": {}}
+    scales: dict[str, Scale] = {}
     lesson: str = ""
+
+    def at(self, scale: str) -> Plan:
+        """The same at another scale."""
+        if scale not in SCALES:
+            raise ConfigError(f"the scale is {scale!r}: {did_you_mean(scale, SCALES)}")
+        chosen = self.scales.get(scale)
+        if chosen is None:
+            return self
+        told = {name: getattr(chosen, name) for name in chosen.model_fields_set}
+        return self.model_copy(update={**told, "settings": {**self.settings, **chosen.settings}})
 
 
 @dataclass(frozen=True)
@@ -64,6 +97,12 @@ def read(name: str) -> Plan:
             known = did_you_mean(name, names())
             raise ConfigError(f"unknown study {name!r}: {known}; or give the path of a TOML file")
         path = SHIPPED / f"{name}.toml"
+    return read_file(path)
+
+
+def read_file(path: Path) -> Plan:
+    """The study in a file."""
+    name = str(path)
     try:
         return Plan.model_validate({"name": path.stem, **toml_text.read(path)})
     except FileNotFoundError:
@@ -81,11 +120,12 @@ def names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
-def rows(plan: Plan) -> Iterator[Row]:
-    """What there is to run."""
+def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
+    """What there is to run, in one of the variants."""
     for label, settings in plan.runs.items():
         strategy = settings.get("strategy", "heroes")
-        chosen = {name: value for name, value in settings.items() if name != "strategy"}
+        every = {**plan.settings, **plan.variants[variant], **settings}
+        chosen = {name: value for name, value in every.items() if name != "strategy"}
         try:
             yield Row(label, tuple(_config(plan, str(strategy), chosen, seed) for seed in plan.seeds))
         except ConfigError as error:
@@ -95,4 +135,4 @@ def rows(plan: Plan) -> Iterator[Row]:
 def _config(plan: Plan, strategy: str, settings: Mapping[str, Any], seed: int) -> Config:
     budget = {} if plan.budget is None else {"federation.time_budget": plan.budget}
     ends = {"federation.rounds": 1_000_000, **budget} if budget else {}
-    return recipe(plan.experiment, strategy).changed({**ends, **plan.settings, **settings, "seed": seed})
+    return recipe(plan.experiment, strategy).changed({**ends, **settings, "seed": seed})

@@ -22,7 +22,7 @@ class Outcome:
     wanted: int
 
 
-def table(plan: Plan, outcomes: Sequence[Outcome]) -> Table:
+def table(plan: Plan, outcomes: Sequence[Outcome], variant: str = "") -> Table:
     """Virtual seconds and megabytes to every target, and what the model was at the end."""
     there = [run for outcome in outcomes for run in outcome.runs]
     metric = there[0].metric if there else Metric("accuracy", lower_is_better=False)
@@ -30,7 +30,8 @@ def table(plan: Plan, outcomes: Sequence[Outcome]) -> Table:
     header = ("", "seeds", *targets, "last three", "by width", "waiting", "round")
     rows = tuple(_row(plan, outcome, metric) for outcome in outcomes)
     budget = "" if plan.budget is None else f", {plan.budget:g} virtual seconds"
-    return Table(f"{plan.name}: {plan.experiment}{budget}", header, rows)
+    title = ", ".join(filter(None, [f"{plan.name}: {plan.experiment}{budget}", variant]))
+    return Table(title, header, rows)
 
 
 def _row(plan: Plan, outcome: Outcome, metric: Metric) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def tables(search: Search) -> list[Table]:
     )
     best = list(best_of(search).values())
     return [
-        Table(f"Settings for {config.task}", _header(metric), tuple(map(_row, best)), note),
+        Table(f"Settings for {config.experiment}", _header(metric), tuple(map(_row, best)), note),
         Table("All trials", _header(metric), tuple(map(_row, every))),
     ]
 
@@ -63,7 +63,7 @@ def markdown(shown: Sequence[Table], command: str) -> str:
 def settings_file(search: Search, command: str) -> str:
     """The file of settings: what suited a strategy on this experiment before, then what was found now."""
     found: dict[str, dict[str, Any]] = {
-        name: {**tuned(search.bases[name].task, search.bases[name].strategy), **best.settings}
+        name: {**tuned(search.bases[name].experiment, search.bases[name].strategy), **best.settings}
         for name, best in best_of(search).items()
     }
     return tuned_files.text(found, f"Made by this command; the table beside it has the scores:\n{command}")

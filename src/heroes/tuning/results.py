@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from heroes.errors import RunFolderError
@@ -18,6 +18,7 @@ from heroes.report.measures import evaluations, reach
 from heroes.report.metrics import Metric
 from heroes.report.runs import IRRELEVANT
 from heroes.settings.config import Config, flat
+from heroes.settings.earlier import by_present_names
 from heroes.settings.tuned_files import Settings
 from heroes.tuning.scores import score
 
@@ -57,7 +58,7 @@ class Result:
     rounds: int
     wall_seconds: float
     failed: str | None
-    config: dict[str, Any]
+    config: Annotated[dict[str, Any], AfterValidator(by_present_names)]
 
 
 _RESULT = TypeAdapter(Result)
@@ -65,7 +66,7 @@ _RESULT = TypeAdapter(Result)
 
 def described(config: Config) -> dict[str, Any]:
     """The settings that tell what a run is, as JSON has them, where they are not the defaults."""
-    plain = Config(task="").with_strategy(type(config.strategy)())
+    plain = Config(experiment="").with_strategy(type(config.strategy)())
     values = dict(flat(config.model_dump(mode="json")))
     return {
         key: values.get(key)

@@ -659,6 +659,17 @@ def test_the_seed_stays_on_the_server(nodes, tmp_path, monkeypatch):
     assert flower_app.lead({**settings, "rounds": 2}, NOTHING, nodes).config.seed == seed
 
 
+def test_an_app_tells_of_its_round_while_it_goes_on(app, nodes, tmp_path, monkeypatch):
+    nodes.join(11, partition_id=1)
+    nodes.join(12, partition_id=2)
+    told = []
+    monkeypatch.setattr("heroes.runs.trackers.Live.answered", lambda self, client, lost: told.append(client))
+    done = flower_app.lead(
+        {"config": "config.toml", "out": str(tmp_path / "run"), "rounds": 1}, NOTHING, nodes
+    )
+    assert sorted(told) == sorted(client.client for client in done.records[0].clients)
+
+
 def test_an_app_with_privacy_draws_from_the_system_unless_told_otherwise(tmp_path):
     private = ["--set", "privacy.noise=1.0", "--set", "strategy.pace=constant"]
     for name, options, source in (("a", [], "system"), ("b", ["--set", "privacy.source=seed"], "seed")):
@@ -690,7 +701,11 @@ def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch)
     first = flower_app.lead(settings, parts, grid)
     more = flower_app.lead({**settings, "rounds": 6}, parts, grid)
     assert set(asked) == {None, 0, 1, 2}
-    assert (first.config.task, first.config.model.name, first.config.data.name) == ("clouds", "own", "own")
+    assert (first.config.experiment, first.config.model.name, first.config.data.name) == (
+        "clouds",
+        "own",
+        "own",
+    )
     assert [client.samples for record in more.records for client in record.clients] == [400] * 12
     assert more.records[-1].accuracy > 0.5  # of four classes
     assert not more.records[-1].missing

@@ -115,7 +115,7 @@ def test_exchange_in_fewer_bits_gives_the_same_bits_too(world, name, feedback):
 def test_diverged_clients_are_recorded_in_the_same_order(world):
     def diverging():
         wild = world.federation(
-            world.strategy("heroes", learning_rate=heroes.planning.schedule.LearningRate(1e30)), cohort=8
+            world.strategy("heroes", learning_rate=heroes.planning.loads.LearningRate(1e30)), cohort=8
         )
         return replace(wild, policy=Policy(at_least=0))
 

@@ -10,15 +10,18 @@ import pytest
 
 FAULTS = """
 import resource, torch
+from heroes.models.cnn import build
 from heroes.transport.workers.memory import keep_memory
 if {kept}:
     keep_memory()
+torch.set_num_threads(1)
+model, images = build(4), torch.randn(32, 3, 32, 32)
 def step():
-    torch.ones(2**24)  # 64 MB
-for _ in range(2):
+    model(images).sum().backward()
+for _ in range(5):
     step()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(4):
+for _ in range(10):
     step()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
@@ -34,5 +37,4 @@ def test_memory_is_fetched_once():
         )
         for kept in (False, True)
     ]
-    pages = 4 * 64 * 2**20 // 4096
-    assert fetched[1] < pages // 20 < fetched[0]
+    assert fetched[1] < fetched[0] / 2, fetched

@@ -1,0 +1,124 @@
+"""Reads a run from its folder, finished or not, with the model of its last round that was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heroes import seeds
+from heroes.assemble import Own, OwnData, for_serving, trial_inputs
+from heroes.errors import HeroesError, RunFolderError
+from heroes.messages import RoundRecord, Tensors
+from heroes.models.family import Build
+from heroes.runs import checkpoints, configured, final
+from heroes.runs.folder import CHECKPOINTS, MODEL
+from heroes.runs.outcome import TEST_INPUTS, Outcome
+from heroes.runs.served import Served
+from heroes.server.asking import begun
+from heroes.settings.config import Config
+from heroes.strategies.base import Strategy
+
+DRAWN = 8  # inputs, where the data is not here
+
+
+@dataclass(frozen=True, repr=False)
+class Loaded(Outcome):
+    """A run as its folder has it."""
+
+    config: Config
+    folder: Path
+    own: Own
+    kept: tuple[RoundRecord, ...] = ()
+
+    @cached_property
+    def served(self) -> Served:
+        """From model.safetensors, or from the last checkpoint if that is newer."""
+        about, tensors = _final(self.folder / MODEL)
+        strategy = for_serving(self.config, self.own, _mapping(about.get("arguments")))
+        newest = next(iter(checkpoints.found(self.folder / CHECKPOINTS)), None)
+        said = about.get("round")  # 0.1.0 did not write it
+        done = said if isinstance(said, int) else len(self.records)
+        if tensors is None or (newest is not None and int(newest.stem.removeprefix("round-")) > done):
+            return self._checkpointed(strategy)
+        begin = strategy.begin(0).tensors
+        if {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in begin.items()}:
+            raise RunFolderError(
+                f"{str(self.folder / MODEL)!r} holds other tensors than the model and the strategy of its "
+                "run have: it was replaced, or `model` is not the one that was trained"
+            )
+        return Served(strategy, strategy.family, tensors, done)
+
+    def _checkpointed(self, strategy: Strategy) -> Served:
+        begin = begun(strategy, seeds.number(self.config.seed, "model"))
+        state = checkpoints.read_last(self.folder / CHECKPOINTS, begin, configured.bound(self.config))
+        if state is begin:
+            raise RunFolderError(f"the run in {str(self.folder)!r} has no model yet: it has no checkpoint")
+        average = self.config.evaluation.average and state.averaged
+        return Served(strategy, strategy.family, average or state.tensors, state.round)
+
+    def trial(self) -> tuple[Tensor, str]:
+        """Test inputs; where the data is not here, drawn numbers of the shape that the model's file says."""
+        try:
+            return trial_inputs(self.config, self.own), TEST_INPUTS
+        except HeroesError:
+            known = _mapping(_final(self.folder / MODEL)[0].get("inputs"))
+            if known is None:
+                raise
+            return _drawn(known), "drawn inputs, since the data is not here"
+
+
+def load(
+    folder: str | Path,
+    *,
+    model: Build | None = None,
+    data: OwnData | None = None,
+    strategy: Strategy | None = None,
+) -> Loaded:
+    """A run from its folder, finished or not.
+
+    Records, summary and frames need nothing else. The model of an unfinished run is that of its last
+    checkpoint.
+
+    Args:
+        folder: the run folder.
+        model: the `build(width)` of a run with a model of your own.
+        data: the data of a run with data of your own; needed only where the folder does not say what the
+            model takes, and better than drawn numbers to check exported files on.
+        strategy: the object of a run with a strategy of your own.
+    """
+    path, own = Path(folder), Own(model, data, strategy)
+    return Loaded(configured.of_folder(path, own), path, own)
+
+
+def _final(path: Path) -> tuple[Mapping[str, Any], Tensors | None]:
+    """What model.safetensors says and holds; nothing if it is not there."""
+    if not path.exists():
+        return {}, None
+    try:
+        return final.read(path)
+    except ValueError as error:
+        raise RunFolderError(
+            f"cannot read {str(path)!r}: {error}; heroes resume writes it again from the last checkpoint"
+        ) from None
+
+
+def _mapping(value: Any) -> Mapping[str, Any] | None:
+    return value if isinstance(value, dict) else None
+
+
+def _drawn(known: Mapping[str, Any]) -> Tensor:
+    """Inputs of a shape and type: normal, or whole numbers up to the largest that was seen."""
+    rng = torch.Generator().manual_seed(0)
+    try:
+        shape, kind = (DRAWN, *map(int, known["shape"])), getattr(torch, known["dtype"])
+        if "largest" in known:
+            return torch.randint(int(known["largest"]) + 1, shape, generator=rng, dtype=kind)
+        return torch.randn(shape, generator=rng, dtype=kind)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise RunFolderError(f"{MODEL} does not say what the model takes: {error}") from None
