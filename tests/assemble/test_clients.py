@@ -68,5 +68,5 @@ def test_priced_steps_leave_the_dense_model_as_it_is_and_make_composed_ones_dear
     )
     if BUILT_IN[name].holds == "factors":
         assert (priced.step_flops > plain.step_flops).all()
-    else:
+    elif BUILT_IN[name]().duties(0).any_width == 0:
         assert priced.step_flops.tolist() == priced.probe_flops.tolist()

@@ -230,3 +230,14 @@ def test_a_client_whose_numbers_turned_nan_leaves_the_model_finite():
     after = overlay_mean({"w": torch.zeros(3)}, (({"w": Slice("w")}, u.tensors) for _, u in pairing))
     assert after["w"].tolist() == [3.0, 3.0, 3.0]
     assert why(pairing) == [(1, "w is not finite")]
+
+
+def test_answers_to_other_assignments_are_listed_in_plan_order_whatever_order_they_come_in(world):
+    plan = [world.assignment(client, nonce=5) for client in (1, 2, 3)]
+    wrong = [Update(client, 1, {}, 10, nonce=6) for client in (3, 1)]
+    found = []
+    for updates in (wrong, wrong[::-1]):
+        pairing = Pairing(plan, iter(updates), lambda a: Expected({}))
+        assert list(pairing) == []
+        found.append([(lost.client, lost.cause) for lost in pairing.lost])
+    assert found[0] == found[1] == [(1, "nonce"), (3, "nonce"), (1, "silent"), (2, "silent"), (3, "silent")]

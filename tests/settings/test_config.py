@@ -105,10 +105,11 @@ WRONG = {
     "strategy.rho": [-1.0, "automatic"],
     "strategy.step_limit": [0, "fast"],
     "strategy.threshold": [0, "x"],
-    "strategy.any_width": [-0.1, 1.5],
+    "strategy.any_width": [-0.1, 1.5, "x"],
     "exchange.up_bits": [3, "8", 64],
     "exchange.down_bits": [4, "x"],
     "exchange.error_feedback": ["yes"],
+    "exchange.sparsity": [-0.1, 1, "x"],
     "fleet.name": [7],
     "fleet.upload": [[5.0, 1.0], [1.0], [0.0, 1.0], 3],
     "fleet.download": [[5.0, 1.0], "x"],
@@ -180,7 +181,7 @@ def test_an_unknown_key_names_the_nearest_one(key: str, hint: str) -> None:
 def test_a_strategy_section_without_a_name_or_with_a_wrong_one_lists_the_strategies() -> None:
     for section in ({"blocks": "grid"}, {"name": "x"}):
         with pytest.raises(
-            ConfigError, match=r"^strategy\.name is .*Choices: adp, fedavg, flanc, heroes, heterofl$"
+            ConfigError, match=rf"^strategy\.name is .*Choices: {', '.join(sorted(BUILT_IN))}$"
         ):
             parse({"strategy": section})
 

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -63,13 +64,14 @@ class Pairing:
     def __iter__(self) -> Iterator[tuple[Assignment, Update]]:
         place = {assignment.client: n for n, assignment in enumerate(self.plan)}
         waiting: dict[int, Update | Lost] = {}
+        strays: list[tuple[int, Lost]] = []
         turn = 0
         for update in self.updates:
             n = place.get(update.client)
             if n is None:
                 self._refuse(update, "unknown client", "unknown")
             elif isinstance(update, Update) and (stray := astray(update, self.plan[n])):
-                self._refuse(update, *stray)
+                strays.append((n, Lost(update.client, *stray, arrived=True)))
             elif n < turn or n in waiting:
                 self._refuse(update, "answered twice", "twice")
             else:
@@ -77,6 +79,7 @@ class Pairing:
             while turn in waiting:
                 yield from self._hand_on(turn, waiting.pop(turn))
                 turn += 1
+        self.lost += [lost for _, lost in sorted(strays, key=itemgetter(0))]  # engines differ in the order
         for n in range(turn, len(self.plan)):
             yield from self._hand_on(n, waiting.get(n, Lost(self.plan[n].client, "no answer", "silent")))
 

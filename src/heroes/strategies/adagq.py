@@ -82,13 +82,19 @@ class AdaGQ(WholeModel):
         probing = state.round % self.ground.probe_every == 0
         load = self.load(cohort, gradients=int(probing))
         whole = self.sent_up(cohort, load, [32] * len(cohort), [1.0] * len(cohort))
-        each = whole.bytes_up / cohort.upload / 32  # seconds of a bit of every value
-        wanted = self.ending_together(each, self.tau * load.mu + whole.nu - 32 * each, state.memory.bits)
+        seconds = self.upload_seconds(cohort, whole)
+        each = seconds / 32  # of one bit of every value
+        wanted = self.ending_together(each, self.tau * load.mu + whole.nu - seconds, state.memory.bits)
         bits = [max(bit for bit in _BITS if bit <= max(few, self.least_bits)) for few in wanted.tolist()]
         load = self.sent_up(cohort, load, bits, [1.0] * len(cohort))
         plan = self.same_tau(state, cohort, load, self.tau, probes=probing)
         given = zip(plan.assignments, bits, strict=True)
-        facts = {**plan.facts, "bits": bits, "mean_bits": state.memory.bits, "links": cohort.upload.tolist()}
+        facts = {
+            **plan.facts,
+            "bits": bits,
+            "mean_bits": state.memory.bits,
+            "links": (whole.bytes_up / seconds).tolist(),
+        }
         return Plan(tuple(replace(a, up_bits=bit) for a, bit in given), facts)
 
     def ending_together(self, each: Floats, besides: Floats, mean: float) -> Floats:

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, PrivateAttr
 
 from heroes.errors import HeroesError
 from heroes.fields import Positive, Section, Whole
-from heroes.messages import Assignment, Cohort, Facts, Integers, Plan, Selection, ServerState, Update
+from heroes.messages import Assignment, Cohort, Facts, Floats, Integers, Plan, Selection, ServerState, Update
 from heroes.planning.loads import Costs, LearningRate, Load, assignments, load_of, widths_afforded
 from heroes.planning.pacing import Deadline, Limits, mean_deadline, step_intervals
 from heroes.slices.blocks import grid_selection
@@ -237,6 +237,10 @@ class Strategy(Section):
         each = zip(load.widths.tolist(), bits, shares, strict=True)
         sizes = [self.ground.costs.upload(width, bit, share) for width, bit, share in each]
         return load.sending(cohort, np.array(sizes, dtype=np.int64))
+
+    def upload_seconds(self, cohort: Cohort, load: Load) -> Floats:
+        """What each client's upload takes; where only a whole transfer is known, that."""
+        return np.where(np.isfinite(cohort.upload), load.bytes_up / cohort.upload, load.transfer)
 
     def select_for(self, client: int, state: ServerState[Any], width: int) -> Selection:
         """What this client trains in this round: by default what all of its width do."""

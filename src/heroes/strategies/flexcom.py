@@ -42,7 +42,7 @@ class FlexCom(WholeModel):
 
     def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:
         load = self.load(cohort)
-        seconds = load.bytes_up / cohort.upload
+        seconds = self.upload_seconds(cohort, load)
         least = min(self.least, self.share)
         shares = (
             by_bound(seconds, self.share, least)
