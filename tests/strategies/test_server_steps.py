@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from heroes.errors import ConfigError
-from heroes.settings.config import Config, load, parse
-from heroes.settings.recipes import recipe
+from heroes.settings.config import Config, parse
+from heroes.settings.recipes import EXPERIMENTS, recipe
+from heroes.settings.toml_files import load
 from heroes.strategies.registry import BUILT_IN
 
 STEPS = {name: kind.requires for name, kind in BUILT_IN.items() if "optimiser.name" in kind.requires}
@@ -33,8 +34,10 @@ def test_the_name_brings_its_optimiser_and_takes_it_away_again(name: str) -> Non
 
 @pytest.mark.parametrize("name", STEPS)
 def test_a_file_needs_the_name_only(name: str, tmp_path) -> None:
-    (tmp_path / "x.toml").write_text(f'[strategy]\nname = "{name}"\n[optimiser]\nrate = 0.1\n')
-    config = load(tmp_path / "x.toml", recipe)
+    (tmp_path / "x.toml").write_text(
+        f'experiment = "digits"\n[strategy]\nname = "{name}"\n[optimiser]\nrate = 0.1\n'
+    )
+    config = load(tmp_path / "x.toml", EXPERIMENTS)
     assert (config.optimiser.name, config.optimiser.rate) == (STEPS[name]["optimiser.name"], 0.1)
 
 
