@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from representatives import representatives
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 import heroes
 from heroes.errors import ConfigError, DataError, HeroesError, RunFolderError
 from heroes.settings.config import Config
-from heroes.strategies import registry
 
 
 def small(**changes: object) -> Config:
@@ -26,7 +26,7 @@ def same(one: nn.Module, other: nn.Module) -> bool:
     return all(torch.equal(tensor, tensors[name]) for name, tensor in one.state_dict().items())
 
 
-@pytest.mark.parametrize("strategy", registry.BUILT_IN)
+@pytest.mark.parametrize("strategy", representatives())
 def test_a_loaded_run_has_the_models_records_and_summary_of_the_run(strategy: str, tmp_path: Path) -> None:
     config = heroes.recipes.recipe("digits", strategy).changed({"federation.rounds": 1})
     run = heroes.run(config, out=tmp_path)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from representatives import representatives
 
 import heroes
 from heroes.cli.start import INTERRUPTED
@@ -53,8 +54,9 @@ def config(strategy="heroes", **changes):
     return recipe("digits", strategy).changed(SMALL | changes)
 
 
-@pytest.mark.parametrize("strategy", BUILT_IN)
-@pytest.mark.parametrize("bits", [32, 4])
+@pytest.mark.parametrize(
+    ("bits", "strategy"), [*((32, name) for name in BUILT_IN), *((4, name) for name in representatives())]
+)
 def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path, strategy, bits):
     feedback = BUILT_IN[strategy].requires.get("exchange.error_feedback", bits < 32)
     chosen = config(strategy).changed({"exchange.up_bits": bits, "exchange.error_feedback": feedback})
