@@ -55,7 +55,7 @@ browser: ## Chromium, in which the tests open the report page
 		echo "installing chromium"; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium > /dev/null; }
 
 pytest: setup browser ## the tests alone
-	@$(BIN)/python -m pytest -n 3 -m "not slow and not deploy"  # three on two cores: many tests wait for processes
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not deploy"  # three on two cores: many tests wait for processes
 
 test-slow: setup ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow

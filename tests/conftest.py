@@ -37,7 +37,7 @@ from heroes.strategies.base import Ground, Strategy
 from heroes.transport.engines import in_process
 from heroes.transport.engines.in_process import InProcessEngine
 
-settings.register_profile("heroes", deadline=None, derandomize=True, database=None, max_examples=60)
+settings.register_profile("heroes", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.load_profile("heroes")
 torch.set_num_threads(1)
 

@@ -178,7 +178,19 @@ def test_a_record_cut_in_the_middle_is_said_and_the_rest_used(compared: Path, tm
     [
         (["compare", "digits", "--strategies", "heroes,fedav"], "did you mean 'fedavg'?"),
         (["compare", "digits", "--strategies", "heroes,"], "--strategies is ''"),
-        (["compare", "cifar10", "--jobs", "2", "--set", "data.directory=nowhere"], "heroes data get cifar10"),
+        (
+            [
+                "compare",
+                "cifar10",
+                "--jobs",
+                "2",
+                "--strategies",
+                "heroes,fedavg",
+                "--set",
+                "data.directory=nowhere",
+            ],
+            "heroes data get cifar10",
+        ),
         (
             ["compare", "digits", "--jobs", "2", "--out", "/proc/nowhere/x"],
             "cannot read or write '/proc/nowhere",

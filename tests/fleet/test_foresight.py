@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from representatives import representatives
 
 import heroes
 from heroes.contracts import Measurement
@@ -165,7 +166,7 @@ def test_a_stalled_client_is_known_as_slow(world):
     assert [state.measured[client][1] for client in clients] == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", representatives())
 def test_a_run_goes_on_with_the_same_bits(tmp_path, name):
     config = recipe("digits", name).changed(
         EXPECTED

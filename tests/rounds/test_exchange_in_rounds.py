@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from representatives import representatives
 
 from heroes import seeds
 from heroes.assemble import assembled, stop_rule
@@ -53,7 +54,7 @@ def same(one, two):
     return one.keys() == two.keys() and all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", representatives())
 def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_sees_what_they_hold(world, name):
     federation = world.assembled(name, FEW)
     begun, data = federation.strategy.begin(0), world.data()
@@ -90,7 +91,7 @@ def test_bytes_in_the_records_are_those_of_the_packed_tensors_and_the_server_see
     assert entry.bytes_up == sum(c.bytes_up for c in entry.clients)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", representatives())
 def test_the_clock_counts_the_packed_bytes(world, name):
     few, full = world.assembled(name, FEW), world.assembled(name)
     plan, cohort, entry = planned(few, few.strategy.begin(0))
@@ -108,7 +109,7 @@ def test_the_clock_counts_the_packed_bytes(world, name):
     assert entry.duration < exact.duration
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", representatives())
 def test_thirty_two_bits_change_nothing(world, name):
     own_bits = BUILT_IN[name]().duties(0).tries_coarser  # rounds whatever the configuration says
     runs = [
@@ -132,7 +133,7 @@ def test_an_update_packed_in_thirty_two_bits_comes_back_bit_for_bit(world):
     assert same(answer, unpack_update(pack_update(answer, task.tensors, 32, 1), task.tensors))
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", representatives())
 @pytest.mark.parametrize("feedback", [False, True])
 def test_every_strategy_runs_and_learns_with_few_bits_and_repeats_from_its_seed(world, name, feedback):
     fields, requires = BUILT_IN[name].model_fields, BUILT_IN[name].requires
@@ -173,7 +174,7 @@ def poisoned(world, client):
 
 
 @pytest.mark.parametrize("feedback", [False, True])
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", representatives())
 def test_a_client_that_diverged_is_recorded_and_not_raised(world, name, feedback):
     federation = world.assembled(name, FEW | with_feedback(name, feedback))
     engine = InProcessEngine(federation.engine.trainer, poisoned(world, 7))
@@ -275,7 +276,7 @@ def test_heroes_loses_at_most_two_points_on_digits_to_fewer_bits():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", representatives())
 def test_over_seeds_no_strategy_loses_two_points_on_digits_to_fewer_bits(name, record_property):
     full = [digits_accuracy(name, seed, 40, 32, 32) for seed in range(3)]
     few = [digits_accuracy(name, seed, 40, 4, 8) for seed in range(3)]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from representatives import representatives
 
 import heroes
 from heroes.errors import TrainingError
@@ -16,7 +17,6 @@ from heroes.fleet.clock import VirtualClock
 from heroes.fleet.faults import Faults
 from heroes.messages import Update
 from heroes.rounds import as_sent, make_task, run, run_round
-from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.faulty import FaultyEngine, spoilt
 from heroes.transport.engines.in_process import FunctionEngine
 
@@ -257,7 +257,7 @@ def config(strategy, engine, **changes):
     )
 
 
-@pytest.mark.parametrize("strategy", BUILT_IN)
+@pytest.mark.parametrize("strategy", representatives())
 def test_a_bad_day_is_the_same_on_every_engine(strategy):
     one, two = (heroes.run(config(strategy, engine)) for engine in ("in_process", "processes"))
     assert one.records == two.records

@@ -292,6 +292,7 @@ def test_the_others_leave_when_nothing_is_heard_of_rank_0(tmp_path):
         wait_until(lambda: session_of(process.pid) == {})
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_silent_for_a_while_costs_its_client_nothing(tmp_path):
     limit = patience(5)
     with running(tmp_path / "run", 2, [f"engine.task_seconds={limit}"]) as (process, ranks):
