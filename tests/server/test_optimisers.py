@@ -125,7 +125,6 @@ def test_the_configuration_says_how_the_server_steps(world, changes, expected):
 
 def test_noise_comes_before_the_step(world):
     """With rate 1/2 and no momentum the noise is halved too."""
-    pytest.importorskip("dp_accounting")
     config = small(**{"privacy.noise": 1.0, "strategy.pace": "constant"})
     noisy = assemble(config)
     halved = assemble(

@@ -15,12 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from heroes.contracts import Outcome
 from heroes.messages import Floats, Integers, Plan, ServerState
+
+if TYPE_CHECKING:
+    from heroes.contracts import Outcome
 
 _SMALLEST = 1e-4  # range of utilities
 Seen = dict[str, list[float]]  # by client: utility, seconds, the last round it took part in

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from heroes.fields import NotNegative, Share, Whole
+from heroes.planning.oort import Oort
 from heroes.strategies.base import WholeModel
 
 if TYPE_CHECKING:
@@ -24,23 +25,23 @@ class OortFedAvg(WholeModel):
 
     name: Literal["oort"] = "oort"
     """the strategy"""
-    exploration: Share = 0.9
+    exploration: Share = Oort.exploration
     """share of a cohort that goes to clients never seen, in the first round"""
-    exploration_decay: Share = 0.98
+    exploration_decay: Share = Oort.exploration_decay
     """factor on that share after every round"""
-    exploration_least: Share = 0.2
+    exploration_least: Share = Oort.exploration_least
     """what the share does not fall below"""
-    clip: Share = 0.95
+    clip: Share = Oort.clip
     """quantile of utilities above which more does not count"""
-    cutoff: Share = 0.95
+    cutoff: Share = Oort.cutoff
     """how near to the score of the last place, relative to it, a client's score must be to be drawn"""
-    penalty: NotNegative = 2.0
+    penalty: NotNegative = Oort.penalty
     """alpha: how much slow clients are held back; 0 is not at all"""
-    percentile: Percentile = 30.0
+    percentile: Percentile = Oort.percentile
     """percentile of what seen clients take above which one is slow, at first"""
-    pacer_step: Annotated[float, Field(ge=0, le=100)] = 5.0
+    pacer_step: Annotated[float, Field(ge=0, le=100)] = Oort.pacer_step
     """by how much the pacer moves that percentile"""
-    pacer_rounds: Whole = 20
+    pacer_rounds: Whole = Oort.pacer_rounds
     """rounds whose utility the pacer compares with those of as many rounds before"""
 
     requires = MappingProxyType({"federation.sampler": "oort"})
@@ -48,6 +49,4 @@ class OortFedAvg(WholeModel):
     marker = "*"
 
     def sampler(self) -> Sampler:
-        from heroes.planning.oort import Oort
-
         return Oort(**self.model_dump(exclude={"name", "tau"}))
