@@ -156,6 +156,11 @@ class Strategy(Section):
         """What clients reveal that noise on their changes cannot hide, and what to do; or None."""
         return None
 
+    @property
+    def steps_key(self) -> str | None:
+        """The setting that says how many local steps clients do, in every round or the first; or None."""
+        return next((name for name in ("tau", "tau_first") if name in type(self).model_fields), None)
+
     # the model
 
     @property

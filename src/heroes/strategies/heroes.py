@@ -155,6 +155,10 @@ class Heroes(Strategy):
         """What tau may be."""
         return Limits(self.tau_first, self.tau_min, self.tau_max)
 
+    @property
+    def steps_key(self) -> str | None:
+        return None if self.adaptive_tau and self.pace == "progress" else "tau_first"
+
     def begin(self, seed: int) -> State:
         """Fresh factors, no block trained."""
         memory = HeroesMemory((0,) * self.family.max_width**2)
