@@ -235,7 +235,7 @@ class Heroes(Strategy):
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
             return chosen, Deadline(seconds)
         paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
-        if paces[0].rule == "time":  # else the pace does not depend on the client
+        if paces[0].rule in ("time", "progress"):  # else the pace does not depend on the client
             paces = [
                 self._pace(state, eta, mu, nu)
                 for mu, nu in zip(load.mu.tolist(), load.nu.tolist(), strict=True)

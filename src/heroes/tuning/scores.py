@@ -1,8 +1,9 @@
 """What a trial came to: the score by which settings are chosen.
 
-It is the mean score of the model over the virtual budget: at each moment that of the last test by then. Before
-the first test it is 0, or the worst of all where lower is better. So speed counts as well as what is reached in the end, rounds of different lengths are
-treated alike, and one lucky test decides little. A round that ends after the budget does not count.
+It is the mean score of the model over the virtual budget: at each moment that of the last test by then.
+Before the first test it is 0, or the worst of all where lower is better. So speed counts as well as what is
+reached in the end, rounds of different lengths are treated alike, and one lucky test decides little. A round
+that ends after the budget does not count.
 """
 
 from __future__ import annotations
