@@ -1,4 +1,4 @@
-"""How long clients of Heroes wait, how wide they are and how long they train: planned rounds, nothing trained.
+"""How long clients of Heroes wait, and how wide and how long they train: planned rounds, nothing trained.
 
 Its plans depend on devices and links alone, so a hundred rounds take no time.
 """
@@ -45,7 +45,7 @@ def main(quick: bool) -> None:
         for f in figures
     ]
     head = ["", "waiting", "a round", "transfer", "steps", "fewest", "clients by width"]
-    show("Planned rounds of Heroes", head, rows, f"means over {number} rounds; waiting and transfer as shares")
+    show("Planned rounds of Heroes", head, rows, f"means over {number} rounds, as shares of a round")
     save("waiting", figures)
 
 
