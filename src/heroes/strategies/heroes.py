@@ -73,7 +73,7 @@ class Heroes(Strategy):
     """the step count aimed at: what brings the most progress a second, the bound's formula scaled to start
     at tau_first, the same as it stands, or tau_first
     """
-    drift: Positive = 25.0
+    drift: Positive = 30.0
     """with pace = progress: a client's steps count half once their number times the learning rate is this"""
     deadline: Literal["mean", "fastest"] = "mean"
     """the length of a round: the average client does tau* steps, or the fastest client sets it"""
@@ -231,7 +231,8 @@ class Heroes(Strategy):
         """The pace aimed at and when the round should end."""
         limits = self.limits
         if self.deadline == "mean":
-            chosen = self._pace(state, eta, float(load.mu.mean()), float(load.nu.mean()))
+            middle = np.median if self.pace == "progress" else np.mean  # one slow link sets nobody's pace
+            chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)))
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
             return chosen, Deadline(seconds)
         paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
