@@ -360,9 +360,9 @@ def test_a_client_whose_link_leaves_it_no_time_gets_a_narrower_slice(world):
     assert [a.selection.width for a in blind.assign(blind.begin(0), clients).assignments] == [3, 3, 3, 3]
     seeing = by_default(world)
     plan = seeing.assign(seeing.begin(0), clients)
-    assert [a.selection.width for a in plan.assignments] == [3, 3, 3, 1]
+    assert [a.selection.width for a in plan.assignments] == [3, 3, 3, 2]
     assert all(a.tau >= plan.facts["tau_star"] / 4 for a in plan.assignments)
-    assert plan.assignments[-1].bytes_up == 2000
+    assert plan.assignments[-1].bytes_up == 4000
 
 
 def test_whoever_cannot_do_enough_even_at_width_1_does_what_it_can(world):

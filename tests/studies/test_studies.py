@@ -141,7 +141,7 @@ def test_an_unknown_study_is_named_with_those_there_are() -> None:
 @pytest.mark.parametrize("name", plans.names())
 def test_every_study_that_comes_with_heroes_can_be_run(name: str) -> None:
     plan = plans.read(name)
-    rows = list(plans.rows(plan))
+    rows = [row for variant in plan.variants for row in plans.rows(plan, variant)]
     keys = [config.model_dump_json() for row in rows for config in row.configs]
     assert len(set(keys)) == len(keys), "two rows are the same run"
 

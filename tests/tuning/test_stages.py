@@ -98,7 +98,8 @@ def test_a_strategy_without_local_steps_tries_rates_only() -> None:
 def test_what_is_left_is_counted() -> None:
     stages = list(staged(BASES, lambda name: {RATE: 0.1}))
     limits = sum(max(0, len(step_limits(config)) - 1) for config in BASES.values())
-    assert [stage.later for stage in stages] == [2 * len(BASES) + limits] * 2 + [limits, 0]
+    steps = 2 * sum(tau_key(config) is not None for config in BASES.values())
+    assert [stage.later for stage in stages] == [steps + limits] * 2 + [limits, 0]
 
 
 def test_a_grid_is_crossed_for_every_strategy() -> None:
