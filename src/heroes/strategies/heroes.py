@@ -175,8 +175,8 @@ class Heroes(Strategy):
         rate = ground.learning_rate.at(state.round)
         load = self.load(cohort, gradients=2 * probes)  # before and after
         pace, seconds, steps = self._steps(state, load, rate)
-        while (late := (load.widths > 1) & (steps.high < self.useful * pace.tau)).any():
-            load = self.load(cohort, 2 * probes, load.widths - late)
+        while (too_wide := (load.widths > 1) & (steps.high < self.useful * pace.tau)).any():
+            load = self.load(cohort, 2 * probes, load.widths - too_wide)
             pace, seconds, steps = self._steps(state, load, rate)
         wishes = zip(load.widths.tolist(), steps.low.tolist(), steps.high.tolist(), strict=True)
         chosen = choose_blocks(self.blocks, np.array(state.memory.counters, dtype=np.int64), wishes)
