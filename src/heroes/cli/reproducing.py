@@ -62,7 +62,7 @@ def reproduce_command(
         return
     for name in dict.fromkeys(_wanted(figures)):
         plan = _plan(name, scale, seeds)
-        todo = [each for variant in plan.variants for each in missing(list(plans.rows(plan, variant)), store)]
+        todo = missing((list(plans.rows(plan, variant)) for variant in plan.variants), store)
         if todo and not only_tables:
             make(todo, store, out / "runs", jobs, Progress(name, len(todo), quiet).heard)
         _tell(plan, store, out / name, quiet)

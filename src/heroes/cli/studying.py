@@ -44,7 +44,7 @@ def study_command(
         return
     for plan in [plans.read(name) for name in names]:
         rows = {variant: list(plans.rows(plan, variant)) for variant in plan.variants}
-        todo = [each for of_variant in rows.values() for each in missing(of_variant, store)]
+        todo = missing(rows.values(), store)
         if todo and not only_tables:
             make(todo, store, runs, jobs, Progress(plan.name, len(todo), quiet).heard)
         for variant, of_variant in rows.items():
@@ -59,9 +59,9 @@ def _list(store: Store) -> None:
 
 def kept(plan: plans.Plan, store: Store) -> str:
     """How many of the runs of a study are there."""
-    rows = [row for variant in plan.variants for row in plans.rows(plan, variant)]
-    wanted = sum(len(row.configs) for row in rows)
-    return f"{wanted - len(missing(rows, store))} of {wanted} runs kept"
+    variants = [list(plans.rows(plan, variant)) for variant in plan.variants]
+    wanted = len({store.name_of(config) for rows in variants for row in rows for config in row.configs})
+    return f"{wanted - len(missing(variants, store))} of {wanted} runs kept"
 
 
 class Progress:

@@ -202,6 +202,14 @@ def parse(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Co
     return config
 
 
+def parse_kept(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Config:
+    """A configuration that a run wrote, perhaps with an earlier version, which knew fewer keys."""
+    section = tree.get("strategy")
+    if isinstance(section, Mapping):
+        tree = {**tree, "strategy": {**_strategy(tree, strategy).absent, **section}}
+    return parse(tree, strategy)
+
+
 def _strategy(tree: Mapping[str, Any], own: type[Strategy] | None) -> type[Strategy]:
     """The class of the strategy that a tree names; the default where it names none."""
     section = tree.get("strategy")

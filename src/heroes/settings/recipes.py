@@ -83,7 +83,7 @@ def _experiment(
     config = Config(experiment=name, seed=seed)
     chosen = config if strategy is None else config.with_strategy(strategy)
     asked = {} if rounds is None else {"federation.rounds": rounds}
-    return chosen.changed({**settings, **tuned(name, chosen.strategy), **asked})
+    return chosen.changed({**chosen.strategy.companions, **settings, **tuned(name, chosen.strategy), **asked})
 
 
 def tuned(experiment: str, strategy: Strategy) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from heroes.files import write_whole
 from heroes.messages import RoundRecord
 from heroes.report.records import read_record
 from heroes.report.runs import RunData, load_run
-from heroes.settings.config import Config, flat, parse
+from heroes.settings.config import Config, flat, parse_kept
 from heroes.settings.earlier import by_present_names
 
 _FACTS = ("tau_star", "rule", "deadline", "counter_variance")
@@ -51,7 +51,7 @@ class Store:
     def runs(self) -> dict[Key, RunData]:
         """All of them. A file that cannot be read is an error that names it."""
         found = [load_kept(path) for path in sorted(self.folder.glob("*.json.gz"))]
-        return {key_of(parse(run.config)): run for run in found}
+        return {key_of(parse_kept(run.config)): run for run in found}
 
     def find(self, config: Config) -> RunData | None:
         """The result of this very run, if it is kept."""
@@ -66,7 +66,7 @@ class Store:
     def add(self, folder: Path, wall_seconds: float | None = None) -> RunData:
         """Keep what a run folder holds."""
         run = load_run(folder)
-        config = parse(run.config)
+        config = parse_kept(run.config)
         path = self.folder / f"{self.name_of(config)}.json.gz"
         content = {
             "heroes": __version__,
@@ -89,7 +89,7 @@ def load_kept(path: Path) -> RunData:
             content = json.loads(file.read(_LARGEST))
         rows = tuple(read_record(json.dumps(row)) for row in content["records"])
         settings = by_present_names(content["config"])
-        config = parse(settings)
+        config = parse_kept(settings)
         if not rows:
             raise ValueError("it has no round")
     except (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from shutil import rmtree
 
@@ -18,11 +19,15 @@ from heroes.tuning.workers import workers
 Heard = Callable[[str], None]
 
 
-def missing(rows: Sequence[Row], store: Store) -> list[tuple[str, Config]]:
-    """The runs that are not kept, the first seed of every row first."""
-    seeds = max(len(row.configs) for row in rows)
-    todo = [(row.label, row.configs[n]) for n in range(seeds) for row in rows if n < len(row.configs)]
-    return [(label, config) for label, config in todo if store.find(config) is None]
+def missing(variants: Iterable[Sequence[Row]], store: Store) -> list[tuple[str, Config]]:
+    """The runs that are not kept, each once: by variants, the first seed of every row first."""
+    todo: dict[str, tuple[str, Config]] = {}
+    for rows in variants:
+        for configs in zip_longest(*(row.configs for row in rows)):
+            for row, config in zip(rows, configs, strict=True):
+                if config is not None and store.find(config) is None:
+                    todo.setdefault(store.name_of(config), (row.label, config))
+    return list(todo.values())
 
 
 def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: int, heard: Heard) -> None:

@@ -10,7 +10,7 @@ targets = [0.9, 0.95]
 "strategy.pace" = "constant"
 
 [runs."ten steps"]        # one row of the table: a strategy, by default heroes, and its settings
-"strategy.tau_first" = 10
+"strategy.tau_first" = 10 # literal = true would add those that follow its publication to the letter
 
 [variants."8 bits"]       # every variant has all rows, and a table of its own
 "exchange.up_bits" = 8
@@ -33,6 +33,7 @@ from heroes.fields import Positive
 from heroes.settings import toml_text
 from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
+from heroes.strategies import registry
 
 SHIPPED = Path(__file__).with_name("plans")
 FIGURES = SHIPPED / "figures"
@@ -123,13 +124,17 @@ def names() -> list[str]:
 def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
     """What there is to run, in one of the variants."""
     for label, settings in plan.runs.items():
-        strategy = settings.get("strategy", "heroes")
-        every = {**plan.settings, **plan.variants[variant], **settings}
-        chosen = {name: value for name, value in every.items() if name != "strategy"}
+        strategy = str(settings.get("strategy", registry.DEFAULT))
         try:
-            yield Row(label, tuple(_config(plan, str(strategy), chosen, seed) for seed in plan.seeds))
+            every = {**plan.settings, **plan.variants[variant], **_literal(strategy, settings), **settings}
+            chosen = {name: value for name, value in every.items() if name not in ("strategy", "literal")}
+            yield Row(label, tuple(_config(plan, strategy, chosen, seed) for seed in plan.seeds))
         except ConfigError as error:
             raise ConfigError(f"study {plan.name!r}, run {label!r}: {error}") from None
+
+
+def _literal(strategy: str, settings: Mapping[str, Scalar]) -> Mapping[str, Any]:
+    return registry.find(strategy).literal if settings.get("literal") else {}
 
 
 def _config(plan: Plan, strategy: str, settings: Mapping[str, Any], seed: int) -> Config:
