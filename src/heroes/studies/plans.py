@@ -12,6 +12,8 @@ targets = [0.9, 0.95]
 [runs."ten steps"]        # one row of the table: a strategy, by default heroes, and its settings
 "strategy.tau_first" = 10
 
+# every_strategy = true   # beside those, one row for each registered strategy, named after it
+
 [variants."8 bits"]       # every variant has all rows, and a table of its own
 "exchange.up_bits" = 8
 
@@ -24,15 +26,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from heroes.errors import ConfigError, did_you_mean
 from heroes.fields import Positive
 from heroes.settings import toml_text
 from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
+from heroes.strategies import registry
 
 SHIPPED = Path(__file__).with_name("plans")
 FIGURES = SHIPPED / "figures"
@@ -65,10 +68,23 @@ class Plan(BaseModel):
     budget: Positive | None = None
     targets: tuple[float, ...] = ()
     settings: dict[str, Scalar] = {}
-    runs: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)]
+    every_strategy: bool = False
+    runs: dict[str, dict[str, Scalar]] = {}
     variants: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)] = {"": {}}
     scales: dict[str, Scale] = {}
     lesson: str = ""
+
+    @model_validator(mode="after")
+    def _has_rows(self) -> Self:
+        if not self.table:
+            raise ValueError('it has no runs; write a section such as [runs."ten steps"]')
+        return self
+
+    @property
+    def table(self) -> dict[str, dict[str, Scalar]]:
+        """The settings of every row, by its name."""
+        every = {name: {"strategy": name} for name in registry.BUILT_IN} if self.every_strategy else {}
+        return {**every, **self.runs}
 
     def at(self, scale: str) -> Plan:
         """The same at another scale."""
@@ -122,7 +138,7 @@ def names() -> list[str]:
 
 def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
     """What there is to run, in one of the variants."""
-    for label, settings in plan.runs.items():
+    for label, settings in plan.table.items():
         strategy = settings.get("strategy", "heroes")
         every = {**plan.settings, **plan.variants[variant], **settings}
         chosen = {name: value for name, value in every.items() if name != "strategy"}
