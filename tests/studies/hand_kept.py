@@ -37,11 +37,11 @@ def keep(
     return store.add(folder, 60.0).path
 
 
-def keep_all(store: Store, plan: Plan, seeds: int = 3) -> None:
+def keep_all(store: Store, plan: Plan, seeds: int = 3, scores: Sequence[float] = SCORES) -> None:
     """Keep every run of a plan; rounds take `SPEEDS`, and a tenth longer with every further seed."""
     for variant in plan.variants:
         for row in rows(plan, variant):
             for number, config in enumerate(row.configs[:seeds]):
                 if store.find(config) is None:
                     seconds = SPEEDS.get(config.strategy.name, 50.0) * (1 + number / 10)
-                    keep(store, config, seconds=seconds, waiting=seconds / 10)
+                    keep(store, config, scores, seconds=seconds, waiting=seconds / 10)

@@ -97,9 +97,10 @@ def _seeds(text: str | None) -> list[int] | None:
 
 def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> None:
     """Print the leading tables of every variant, and write everything."""
-    told = {each.variant: each for each in chapters(plan, store) if each.found is not None}
     shown = {
-        name: replace(each.found, notes=(*each.found.notes, *each.absent)) for name, each in told.items()
+        each.variant: replace(each.found, notes=(*each.found.notes, *each.absent))
+        for each in chapters(plan, store)
+        if each.found is not None
     }
     for name, found in shown.items():
         for table in found.leading():

@@ -60,9 +60,8 @@ def refuse_without_data(configs: Sequence[Config]) -> None:
 
     for data in {config.data.name: config.data for config in configs}.values():
         if data.name in REGISTRY:
-            where = {"directory": data.directory, "source": data.source}
-            given = {key: Path(path) for key, path in where.items() if path is not None}
-            DataOptions(**given).root(data.name)
+            folder, source = (None if path is None else Path(path) for path in (data.directory, data.source))
+            DataOptions(folder, source).root(data.name)
 
 
 def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: int, heard: Heard) -> None:

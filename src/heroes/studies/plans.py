@@ -83,8 +83,8 @@ class Plan(BaseModel):
     @property
     def table(self) -> dict[str, dict[str, Scalar]]:
         """The settings of every row, by its name."""
-        every = {name: {"strategy": name} for name in registry.BUILT_IN} if self.every_strategy else {}
-        return {**every, **self.runs}
+        names = registry.BUILT_IN if self.every_strategy else ()
+        return {**{name: {"strategy": name} for name in names}, **self.runs}
 
     def at(self, scale: str) -> Plan:
         """The same at another scale."""
@@ -143,12 +143,13 @@ def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
         every = {**plan.settings, **plan.variants[variant], **settings}
         chosen = {name: value for name, value in every.items() if name != "strategy"}
         try:
-            yield Row(label, tuple(_config(plan, str(strategy), chosen, seed) for seed in plan.seeds))
+            config = _config(plan, str(strategy), chosen)
+            yield Row(label, tuple(config.changed({"seed": seed}) for seed in plan.seeds))
         except ConfigError as error:
             raise ConfigError(f"study {plan.name!r}, run {label!r}: {error}") from None
 
 
-def _config(plan: Plan, strategy: str, settings: Mapping[str, Any], seed: int) -> Config:
+def _config(plan: Plan, strategy: str, settings: Mapping[str, Any]) -> Config:
     budget = {} if plan.budget is None else {"federation.time_budget": plan.budget}
     ends = {"federation.rounds": 1_000_000, **budget} if budget else {}
-    return recipe(plan.experiment, strategy).changed({**ends, **settings, "seed": seed})
+    return recipe(plan.experiment, strategy).changed({**ends, **settings})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -119,9 +120,7 @@ def _skews(of_plan: Sequence[Chapter]) -> Iterator[Drawing]:
         chosen = tuple(run for run in runs if run.settings["data.partition"] == partition)
         if len({run.settings["data.gamma"] for run in chosen}) > 1:
             about = f"{of_plan[0].plan.experiment}, partition {partition}: accuracy as data differs more"
-            yield Drawing(
-                f"noniid-{slug(partition)}", about, chosen, lambda chosen=chosen: score_against_skew(chosen)
-            )
+            yield Drawing(f"noniid-{slug(partition)}", about, chosen, partial(score_against_skew, chosen))
 
 
 def _times(of_plan: Sequence[Chapter]) -> Iterator[Drawing]:
@@ -130,7 +129,7 @@ def _times(of_plan: Sequence[Chapter]) -> Iterator[Drawing]:
         shown = {each.label: each.runs for each in chapter.outcomes if each.runs and each.label in RANKED}
         runs = tuple(run for members in shown.values() for run in members)
         about = "How long the clients of a round take, fastest first: fixed and adaptive steps"
-        yield Drawing("motivation-times", about, runs, lambda shown=shown: ranked_times(shown))
+        yield Drawing("motivation-times", about, runs, partial(ranked_times, shown))
 
 
 RANKED = ("Whole model", "Enhanced composition", "Enhanced, adaptive steps")
@@ -151,7 +150,7 @@ def _dots(of_plan: Sequence[Chapter], name: str, about: str) -> Iterator[Drawing
         if there and (target := common_target(chapter)) is not None:
             runs = tuple(run for each in there for run in each.runs)
             caption = f"{chapter.plan.experiment}, {about}: time to {target:.0%} and accuracy in the end"
-            yield Drawing(name, caption, runs, lambda c=chapter, t=target: _drawn_dots(c, t))
+            yield Drawing(name, caption, runs, partial(_drawn_dots, chapter, target))
 
 
 def common_target(chapter: Chapter) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
+from typing import Any
 
 from heroes.report.measures import Spread
 from heroes.report.runs import RunData
@@ -92,7 +93,7 @@ def _tests(run: RunData) -> str:
     return f"{run.settings['evaluation.sample']:,} examples" if run.sampled else "the whole test set"
 
 
-def _environment(run: RunData) -> dict[str, float | str | dict[str, object] | None]:
+def _environment(run: RunData) -> dict[str, Any]:
     return dict(run.environment or {})
 
 
