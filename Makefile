@@ -12,7 +12,7 @@ MPICH_VENV := .venv-mpich
 MPICH_READY := $(MPICH_VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports browser hosts pytest test-slow test-deploy fuzz bench docs format clean
+.PHONY: help setup run test lint types imports browser hosts pytest test-slow test-deploy fuzz bench docs results format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ $(BENCH_READY): pyproject.toml constraints.txt benchmarks/requirements.txt
 
 docs: setup ## write the pages that are made from the code
 	@$(BIN)/python tools/config_page.py > docs/config.md
+
+results: setup ## write the pages and pictures that are made from results/
+	@$(BIN)/heroes reproduce page --out .
 
 format: setup ## lay the code out
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

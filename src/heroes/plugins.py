@@ -10,13 +10,17 @@ Nothing is imported until it is asked for by name.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points, packages_distributions
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points, packages_distributions
 from typing import Any, TypeVar
 
 from heroes.errors import ConfigError, did_you_mean, said
 
 T = TypeVar("T")
+Path = tuple[tuple[str, int], ...]
 GROUPS = {
     "strategy": "heroes.strategies",
     "model": "heroes.models",
@@ -29,9 +33,27 @@ GROUPS = {
 def installed(kind: str) -> dict[str, list[EntryPoint]]:
     """What other packages bring of this kind, by name; several if packages claim the same name."""
     found: dict[str, list[EntryPoint]] = {}
-    for entry in sorted(entry_points(group=GROUPS[kind]), key=lambda each: (each.name, _package(each))):
+    for entry in sorted(_offered(GROUPS[kind], _path()), key=lambda each: (each.name, _package(each))):
         found.setdefault(entry.name, []).append(entry)
     return found
+
+
+@cache
+def _offered(group: str, path: Path) -> EntryPoints:
+    """The entry points on this path. To read the metadata of all packages takes longer than all else."""
+    return entry_points(group=group)
+
+
+def _path() -> Path:
+    """Where packages are looked for, and when something was last put there or taken away."""
+    return tuple((place, _changed(place)) for place in sys.path)
+
+
+def _changed(place: str) -> int:
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def names(kind: str, built_in: Iterable[str]) -> tuple[str, ...]:

@@ -150,5 +150,5 @@ def test_rows_without_runs_are_told_too(study: Path, tmp_path: Path) -> None:
     plan = plans.read(str(study))
     rows = list(plans.rows(plan))
     store = Store(tmp_path / "none")
-    assert [config.seed for _, config in missing([rows, rows], store)] == [100, 100, 101, 101]
+    assert [config.seed for _, config in missing([*rows, *rows], store)] == [100, 100, 101, 101]
     assert [row[1] for row in table(plan, list(outcomes(rows, store))).rows] == ["0 of 2", "0 of 2"]

@@ -24,6 +24,7 @@ from heroes.settings.config import Config, flat, parse_kept
 from heroes.settings.earlier import by_present_names
 
 _FACTS = ("tau_star", "rule", "deadline", "counter_variance")
+_MACHINE = ("system", "processors", "torch")  # of what a run ran on
 _DIGITS = 6  # significant digits of a kept number
 _LARGEST = 100_000_000  # bytes of a file when unpacked
 _APART = ("engine.", "checkpoint.")  # settings that do not change what a run comes to
@@ -71,6 +72,7 @@ class Store:
         content = {
             "heroes": __version__,
             "wall_seconds": wall_seconds,
+            "machine": {name: (run.environment or {}).get(name) for name in _MACHINE},
             "config": config.model_dump(mode="json"),
             "records": [_slim(row) for row in run.rows],
         }
@@ -119,7 +121,11 @@ def load_kept(path: Path) -> RunData:
         experiment=config.experiment,
         config=settings,
         rows=rows,
-        environment={"heroes": content.get("heroes"), "wall_seconds": content.get("wall_seconds")},
+        environment={
+            "heroes": content.get("heroes"),
+            "wall_seconds": content.get("wall_seconds"),
+            "machine": content.get("machine"),
+        },
     )
 
 
