@@ -112,7 +112,6 @@ def _lessons(found: Sequence[Effect]) -> Iterator[str]:
         "Are faster but less accurate": [e for e in found if {"faster", "worse"} <= set(e.words)],
         "Are more accurate but slower": [e for e in found if {"slower", "better"} <= set(e.words)],
         "Make no difference that these seeds show": [e for e in found if e.words == ["even"]],
-        "Are what Heroes does by default": [e for e in found if e.words == ["the same"]],
     }
     for what, some in told.items():
         if some:
