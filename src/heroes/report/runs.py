@@ -15,7 +15,7 @@ from heroes.report.metrics import Metric
 from heroes.report.records import read_config, read_records
 from heroes.settings.config import keys
 
-# runs that differ in these, or in their engine, are the same but for the seed
+# runs that differ in these, or in their engine and trackers, are the same but for the seed
 IRRELEVANT = (
     "seed",
     "training.device",
@@ -231,7 +231,7 @@ def _plain(value: Any) -> str:
 
 
 def _matters(key: str, ignoring: tuple[str, ...]) -> bool:
-    return key not in IRRELEVANT and key not in ignoring and not key.startswith("engine.")
+    return key not in IRRELEVANT and key not in ignoring and not key.startswith(("engine.", "tracking."))
 
 
 def _group_label(run: RunData, firsts: Sequence[RunData], ignoring: tuple[str, ...]) -> str:

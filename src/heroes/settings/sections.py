@@ -400,3 +400,10 @@ class CheckpointConfig(Section):
 
     every: Annotated[int, Field(ge=0)] = 1
     """write a checkpoint after every so many rounds, and at the end; 0 is never"""
+
+
+class TrackingConfig(Section):
+    """Who hears of every round, besides the run folder."""
+
+    trackers: tuple[str, ...] = ()
+    """trackers by name: csv, live, tensorboard, mlflow, wandb, or those of other packages"""

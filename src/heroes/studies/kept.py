@@ -26,7 +26,7 @@ from heroes.settings.earlier import by_present_names
 _FACTS = ("tau_star", "rule", "deadline", "counter_variance")
 _DIGITS = 6  # significant digits of a kept number
 _LARGEST = 100_000_000  # bytes of a file when unpacked
-_APART = ("engine.", "checkpoint.")  # settings that do not change what a run comes to
+_APART = ("engine.", "checkpoint.", "tracking.")  # settings that do not change what a run comes to
 _APART_KEYS = ("training.device", "data.directory", "data.source")
 Key = tuple[tuple[str, str], ...]
 
