@@ -198,6 +198,7 @@ class ClientRecord:
     straggler: bool
     loss: float | None
     samples: int | None
+    energy: float | None = None  # joules, estimated; None: not known
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,7 @@ class Abandoned:
     bytes_down: int
     clients: tuple[int, ...]
     missing: tuple[Lost, ...]
+    energy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,7 @@ class RoundRecord:
     # on the whole test set, in the last record
     scores_by_width: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     stopped: str | None = None  # why the run ended with this round
+    energy: float | None = None  # joules of all clients, abandoned attempts too, estimated; None: not known
 
     @property
     def score(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any
 
 from heroes.errors import printable
@@ -43,6 +44,7 @@ class Summary:
     stopped: str | None  # why the run ended; None: it is not finished
     clock: str = "virtual"  # or wall: which time seconds are
     noise: str | None = None
+    energy: float | None = None  # joules of all clients, estimated; None: not known
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Summary:
@@ -73,6 +75,7 @@ class Summary:
             stopped=last.stopped,
             clock=last.clock,
             noise=last.noise,
+            energy=spent_joules(rows)[-1] if rows else None,
         )
 
     @property
@@ -108,6 +111,7 @@ class Summary:
             ("training loss", "not measured" if self.loss is None else f"{self.loss:.4f}"),
         ]
         sometimes = [
+            ("energy", "" if self.energy is None else f"{self.energy:,.1f} J (estimated)"),
             ("lost updates", lost),
             ("begun again", f"{self.repeated} times, since too few answered" if self.repeated else ""),
             ("privacy spent", self._spent()),
@@ -137,6 +141,15 @@ class Summary:
 
 
 _NOTHING = RoundRecord(0, 0.0, 0.0, 0.0, 0, 0, 0, 0.0, None, (), ())
+
+
+def spent_joules(rows: Sequence[RoundRecord]) -> list[float | None]:
+    """What clients had used by the end of every round; None from the first round on that does not say."""
+    return list(accumulate((row.energy for row in rows), _more))
+
+
+def _more(before: float | None, energy: float | None) -> float | None:
+    return None if before is None or energy is None else before + energy
 
 
 def final_score(rows: Sequence[RoundRecord]) -> float | None:

@@ -28,6 +28,7 @@ _NUMBERS = (
     "loss",
     "test_loss",
     "epsilon",
+    "energy",
 )
 _NO_NAME = re.compile(r"[^\w\-. /]")  # what MLflow does not take in the name of a metric
 _LONGEST_VALUE = 500  # characters of a parameter in MLflow

@@ -33,6 +33,7 @@ _COLUMNS = (
     "test_loss",
     "metric",
     "score",
+    "energy",
 )
 
 
