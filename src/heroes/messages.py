@@ -213,7 +213,7 @@ class Abandoned:
     energy: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RoundRecord:
     """One line of `records.jsonl`: numbers and names. Seconds are the clock's, bytes are on the wire."""
 
@@ -247,6 +247,13 @@ class RoundRecord:
     scores_by_width: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     stopped: str | None = None  # why the run ended with this round
     energy: float | None = None  # joules of all clients, abandoned attempts too, estimated; None: not known
+
+    def __repr__(self) -> str:
+        """What fits into a line; the file, or `plain(record)`, has all of it."""
+        said = ", ".join(
+            f"{name}={getattr(self, name)!r}" for name in ("round", "seconds", "traffic", "loss")
+        )
+        return f"<RoundRecord: {said}, scores={dict(self.scores)!r}, {len(self.clients)} clients>"
 
     @property
     def score(self) -> float | None:

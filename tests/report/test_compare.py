@@ -459,3 +459,20 @@ def test_a_comparison_as_latex_has_booktabs_and_escapes_names(make_run: Make) ->
         rows = [line for line in table.split(r"\bottomrule")[0].splitlines() if line.endswith(r"\\")]
         cells = {len(re.findall(r"(?<!\\)&", row)) for row in rows}
         assert len(cells) == 1, "every row has as many cells as the header"
+
+
+def test_a_comparison_and_its_records_are_short_in_a_notebook(rivals: list[RunData]) -> None:
+    found = compare(rivals, targets=[0.5])
+    assert repr(found) == "<Comparison: digits, heroes, fedavg, flanc>"
+    assert len(repr(found.groups)) < 3000
+    assert len(repr(rivals[0])) < 300
+    assert repr(rivals[0].rows[0]) == (
+        "<RoundRecord: round=1, seconds=10.0, traffic=1000000, loss=1.0, scores={'accuracy': 0.3}, 2 clients>"
+    )
+    assert repr(Summary.of(rivals[0].rows)) == "<Summary: 6 rounds, accuracy 70.00 %, 60.0 s, 6.00 MB>"
+    page = found._repr_html_()
+    assert page.count("<table>") == len(found.leading()) == page.count("</table>")
+    assert "4.24x (3.00 to 6.00)" in page
+    assert len(page) < 10_000
+    odd = Table("<t>", ("", "<h>"), (("<n>", "1"),), "<note>")._repr_html_()
+    assert not re.search("<(t|h|n|note)>", odd)

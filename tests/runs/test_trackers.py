@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -187,3 +189,27 @@ def test_trackers_of_the_configuration_hear_too_each_once(tmp_path: Path) -> Non
     assert len((tmp_path / "rounds.csv").read_text().splitlines()) == 5
     with pytest.raises(ConfigError, match="track is 'cvs'"):
         heroes.run(small(**{"tracking.trackers": ["cvs"]}))
+
+
+def test_the_bar_draws_the_round_and_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[dict[str, str]] = []
+
+    class Shown:
+        def update(self, data: dict[str, str], raw: bool) -> None:
+            drawn.append(data)
+
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> Shown:
+        drawn.append(data)
+        return Shown()
+
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
+    run = heroes.run(small(experiment="a<b"), track="bar")
+    texts = [each["text/plain"] for each in drawn]
+    assert texts[0] == "a<b, heroes · round 0 of 3"
+    assert texts[1].startswith("a<b, heroes · round 1 of 3 · virtual time ")
+    assert texts[3].endswith(f"accuracy {100 * (run.records[-1].score or 0):.2f} %")
+    assert drawn[3]["text/html"].startswith('<progress value="3" max="3"></progress> a&lt;b, heroes')
+    monkeypatch.setitem(sys.modules, "IPython.display", None)
+    with pytest.raises(ConfigError, match="'bar' is for notebooks, and IPython is not installed"):
+        heroes.run(small(), track="bar")

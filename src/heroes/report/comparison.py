@@ -54,7 +54,7 @@ class Measure:
         return about | self.spread.as_json()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Runs of one experiment, compared.
 
@@ -121,6 +121,13 @@ class Comparison:
         return [line for block in blocks for line in [*block, ""]] + [
             printable(f"note: {note}") for note in self.notes
         ]
+
+    def __repr__(self) -> str:
+        labels = ", ".join(group.label for group in self.groups)
+        return printable(f"<Comparison: {self.experiment}, {labels}>", 300)
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self.leading())
 
     def latex(self) -> str:
         """The tables as LaTeX."""

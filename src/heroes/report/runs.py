@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,10 @@ class RunData:
     strategy: str
     seed: int
     experiment: str
-    config: Mapping[str, Any]
-    rows: tuple[RoundRecord, ...]
+    config: Mapping[str, Any] = field(repr=False)
+    rows: tuple[RoundRecord, ...] = field(repr=False)
     torn: bool = False
-    environment: Mapping[str, Any] | None = None
+    environment: Mapping[str, Any] | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
     row: str = ""
     """what its group is called, if somebody has a name for it"""

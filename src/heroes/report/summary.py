@@ -16,7 +16,7 @@ from heroes.report.tables import pairs_html
 MEGABYTE = 1e6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """What a run came to. Seconds are those of its clock; scores are of the complete model on test data.
 
@@ -123,6 +123,11 @@ class Summary:
             return ""
         study = "" if self.noise == "system" else ' in a study; privacy.source = "system" would spend that'
         return f"epsilon {self.epsilon:.2f}{study}"
+
+    def __repr__(self) -> str:
+        score = f"{self.metric} {Metric(self.metric).text(self.score)}"
+        spent = f"{self.seconds:,.1f} s, {self.traffic_bytes / MEGABYTE:,.2f} MB"
+        return printable(f"<Summary: {self.rounds} rounds, {score}, {spent}>", 300)
 
     def __str__(self) -> str:
         return "\n".join(printable(f"{name + ':':<15}{text}") for name, text in self.lines())

@@ -18,6 +18,7 @@ from heroes.contracts import Tracker
 from heroes.errors import ConfigError, said
 from heroes.messages import Assignment, RoundRecord, plain
 from heroes.report.now import NOW, Answer, Asked, Round
+from heroes.runs.bar import Bar
 from heroes.runs.dashboards import MLflow, TensorBoard, Wandb, needed
 from heroes.runs.moment import Moment
 from heroes.runs.telling import Listener
@@ -101,6 +102,7 @@ class Live:
 TRACKERS: Mapping[str, Callable[[], Tracker]] = {
     "csv": Csv,
     "live": Live,
+    "bar": Bar,
     "tensorboard": TensorBoard,
     "mlflow": MLflow,
     "wandb": Wandb,

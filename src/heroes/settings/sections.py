@@ -408,4 +408,4 @@ class TrackingConfig(Section):
     """Who hears of every round, besides the run folder."""
 
     trackers: tuple[str, ...] = ()
-    """trackers by name: csv, live, tensorboard, mlflow, wandb, or those of other packages"""
+    """trackers by name: csv, live, bar, tensorboard, mlflow, wandb, or those of other packages"""
