@@ -250,9 +250,8 @@ class RoundRecord:
 
     def __repr__(self) -> str:
         """What fits into a line; the file, or `plain(record)`, has all of it."""
-        said = ", ".join(
-            f"{name}={getattr(self, name)!r}" for name in ("round", "seconds", "traffic", "loss")
-        )
+        names = ("round", "seconds", "traffic", "loss")
+        said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"<RoundRecord: {said}, scores={dict(self.scores)!r}, {len(self.clients)} clients>"
 
     @property
