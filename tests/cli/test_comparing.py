@@ -231,24 +231,14 @@ def test_runs_of_different_experiments_and_empty_runs_are_refused(compared: Path
 
 
 def test_latex_is_alone_on_standard_output_and_in_the_folder(houses: list[Path], tmp_path: Path) -> None:
-    told = CliRunner().invoke(
-        app,
-        [
-            "compare",
-            *map(str, houses),
-            "--targets",
-            "0.6",
-            "--latex",
-            "--out",
-            str(tmp_path / "c"),
-            "--quiet",
-        ],
-    )
+    out = tmp_path / "c"
+    asked = ["--targets", "0.6", "--latex", "--out", str(out), "--quiet"]
+    told = CliRunner().invoke(app, ["compare", *map(str, houses), *asked])
     assert told.exit_code == 0, told.output
     assert told.stdout.startswith("% heroes compare --latex")
     assert r"\caption{Speed-up of ours to reach a target rmse}" in told.stdout
     assert r"theirs & 4.00x \\" in told.stdout
-    assert (tmp_path / "c" / "comparison.tex").read_text() == told.stdout
+    assert (out / "comparison.tex").read_text() == told.stdout
     both = CliRunner().invoke(app, ["compare", *map(str, houses), "--latex", "--json"])
     assert isinstance(both.exception, ConfigError)
     assert "say one of them" in str(both.exception)
