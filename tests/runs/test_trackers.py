@@ -151,7 +151,7 @@ def test_a_function_is_called_after_every_round_and_can_use_the_model() -> None:
         assert not module.training
         for parameter in module.parameters():
             parameter.data.zero_()  # its own copy: the run does not notice
-        whole = sum(float(p.abs().sum()) for p in moment.model().parameters())
+        whole = sum(float(p.detach().abs().sum()) for p in moment.model().parameters())
         seen.append((moment.record.round, moment.settings["seed"], moment.folder, whole > 0))
 
     config = small(**{"model.max_width": 2})

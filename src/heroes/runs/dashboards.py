@@ -80,6 +80,7 @@ class MLflow:
     """Writes to the store that MLFLOW_TRACKING_URI names, else into `mlflow.db` in the run folder."""
 
     def __init__(self) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         with _extra("mlflow"):
             import mlflow
         self._mlflow = mlflow
@@ -137,6 +138,7 @@ class Wandb:
     """Writes a run of Weights & Biases into `wandb` in the run folder; WANDB_MODE=online sends it."""
 
     def __init__(self) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         with _extra("wandb"):
             import wandb
         self._wandb = wandb
