@@ -259,17 +259,18 @@ def _device(path: Path, line: int, row: Mapping[str, str | None]) -> Device:
     gflops = number("gflops")
     if gflops is None:
         raise ConfigError(f"line {line} of the fleet {str(path)!r} has no gflops")
-    links = [
+    upload, download = (
         None if (speed := number(column)) is None else (speed, speed)
         for column in ("upload_mbps", "download_mbps")
-    ]
+    )
     joules, up, down = (number(column, *_JOULES) for column in _ENERGY)
     if joules is None and (up or down):
         raise ConfigError(
             f"line {line} of the fleet {str(path)!r} says what a byte costs, but has no joules_per_flop"
         )
     name, share = row["device"] or f"device-{line - 1}", number("share") or 1.0
-    return Device(name, gflops * 1e9, share, *links, joules, (up or WIFI[0], down or WIFI[1]))
+    a_byte = (up or WIFI[0], down or WIFI[1])
+    return Device(name, gflops * 1e9, share, upload, download, joules_per_flop=joules, joules_per_byte=a_byte)
 
 
 Classes = np.ndarray[tuple[int], np.dtype[np.int16]]

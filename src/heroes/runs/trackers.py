@@ -144,6 +144,7 @@ def chosen(wanted: Iterable[str | Tracker | Callback]) -> list[tuple[str, Tracke
 
 
 def _tracker(wanted: str | Tracker | Callback) -> tuple[str, Tracker]:
+    made: Any
     if isinstance(wanted, str):
         name, made = wanted, plugins.find("tracker", "track", wanted, TRACKERS)()
     elif callable(wanted) and not hasattr(wanted, "begin"):
