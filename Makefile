@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUN_READY := $(VENV)/.ready-run
+SLOW_READY := $(VENV)/.ready-slow
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 FUZZ_VENV := .venv-fuzz
@@ -35,6 +36,11 @@ $(READY): pyproject.toml constraints.txt
 	$(call install,dev)
 	@touch $(READY)
 
+$(SLOW_READY): $(READY)
+	@echo "adding MLflow, Weights & Biases and Jupyter's kernel to $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev-slow]'
+	@touch $(SLOW_READY)
+
 run: $(RUN_READY) ## train a Heroes federation on the bundled digits
 	@$(BIN)/heroes run digits --report
 
@@ -57,7 +63,7 @@ browser: ## Chromium, in which the tests open the report page
 pytest: setup browser ## the tests alone
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not deploy"  # three on two cores: many tests wait for processes
 
-test-slow: setup ## the tests that take long
+test-slow: setup $(SLOW_READY) ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow
 
 test-deploy: setup hosts $(MPICH_READY) ## deployed federations: TLS, node keys, machines that die, cut links

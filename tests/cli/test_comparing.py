@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 from hand_made import write_houses, write_run
 from patience import patience
+from typer.testing import CliRunner
+
+from heroes.cli import commands  # noqa: F401  registers them
+from heroes.cli.app import app
+from heroes.errors import ConfigError
 
 HEROES = [sys.executable, "-m", "heroes.cli"]
 pytestmark = pytest.mark.timeout(400)  # four runs and a page; on a busy machine that takes its time
@@ -223,3 +228,17 @@ def test_runs_of_different_experiments_and_empty_runs_are_refused(compared: Path
     empty = heroes("report", str(other), "-o", str(tmp_path / "x.html"))
     assert empty.returncode == 2
     assert "Traceback" not in empty.stderr
+
+
+def test_latex_is_alone_on_standard_output_and_in_the_folder(houses: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "c"
+    asked = ["--targets", "0.6", "--latex", "--out", str(out), "--quiet"]
+    told = CliRunner().invoke(app, ["compare", *map(str, houses), *asked])
+    assert told.exit_code == 0, told.output
+    assert told.stdout.startswith("% heroes compare --latex")
+    assert r"\caption{Speed-up of ours to reach a target rmse}" in told.stdout
+    assert r"theirs & 4.00x \\" in told.stdout
+    assert (out / "comparison.tex").read_text() == told.stdout
+    both = CliRunner().invoke(app, ["compare", *map(str, houses), "--latex", "--json"])
+    assert isinstance(both.exception, ConfigError)
+    assert "say one of them" in str(both.exception)

@@ -25,6 +25,7 @@ from heroes.report import (
 )
 from heroes.report.plots import (
     resources_to_targets,
+    score_against_energy,
     score_against_skew,
     score_against_time,
     score_against_traffic,
@@ -336,3 +337,19 @@ def test_all_strategies_can_be_told_apart() -> None:
         apart = float(np.linalg.norm(lab(first) - lab(second)))
         assert apart > 20, (one, two, apart)
         assert apart > 30 or mark != other, (one, two, apart)
+
+
+def test_energy_is_drawn_where_it_is_known(make_run: Make) -> None:
+    runs = [
+        load_run(make_run("h", [0.5, 0.5, 0.5], joules=5.0)),
+        load_run(make_run("a", [0.5, 0.5, 0.5], strategy="fedavg")),
+    ]
+    figure = score_against_energy(group_runs(runs))
+    assert figure is not None
+    assert list(lines(figure)) == ["heroes"]
+    assert lines(figure)["heroes"][0] == [5.0, 10.0, 15.0]
+    bars = resources_to_targets(compare(runs, targets=[0.5]))
+    assert bars is not None
+    assert [axes.get_ylabel() for axes in bars.axes][2] == "energy of all clients, estimated (J)"
+    assert [text.get_text() for text in bars.axes[2].texts] == ["not known"]
+    assert score_against_energy(group_runs(runs[1:])) is None

@@ -27,6 +27,7 @@ MAY_CHANGE = (
     "engine.",
     "evaluation.",
     "checkpoint.",
+    "tracking.",
 )
 """What may be different when a run goes on: when it ends, who carries it and how it is watched."""
 MAY_NOT = ("engine.clock", "evaluation.average", "evaluation.sample")

@@ -8,7 +8,7 @@ from pathlib import Path
 from heroes.errors import RunFolderError
 from heroes.report.records import read_config, read_records
 from heroes.settings.config import Config, parse
-from heroes.settings.sections import EngineConfig
+from heroes.settings.sections import EngineConfig, TrackingConfig
 
 
 @dataclass(frozen=True)
@@ -46,5 +46,5 @@ class Planned:
 
 
 def _but_engine(config: Config) -> Config:
-    """The configuration without its engine, which does not change the outcome of a run."""
-    return config.model_copy(update={"engine": EngineConfig()})
+    """The configuration without its engine and trackers, which do not change the outcome of a run."""
+    return config.model_copy(update={"engine": EngineConfig(), "tracking": TrackingConfig()})

@@ -34,6 +34,7 @@ from heroes.settings.sections import (
     PrivacyConfig,
     RobustConfig,
     ServerConfig,
+    TrackingConfig,
     TrainingConfig,
 )
 from heroes.strategies import registry
@@ -64,6 +65,7 @@ class Config(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     engine: EngineConfig = EngineConfig()
+    tracking: TrackingConfig = TrackingConfig()
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

@@ -27,7 +27,7 @@ _FACTS = ("tau_star", "rule", "deadline", "counter_variance")
 _MACHINE = ("system", "processors", "torch")  # of what a run ran on
 _DIGITS = 6  # significant digits of a kept number
 _LARGEST = 100_000_000  # bytes of a file when unpacked
-_APART = ("engine.", "checkpoint.")  # settings that do not change what a run comes to
+_APART = ("engine.", "checkpoint.", "tracking.")  # settings that do not change what a run comes to
 _APART_KEYS = ("training.device", "data.directory", "data.source")
 Key = tuple[tuple[str, str], ...]
 

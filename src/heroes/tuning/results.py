@@ -23,7 +23,7 @@ from heroes.settings.tuned_files import Settings
 from heroes.tuning.scores import score
 
 _UNTOLD = (*IRRELEVANT, "strategy.name")
-_UNTOLD_SECTIONS = ("engine.", "checkpoint.")
+_UNTOLD_SECTIONS = ("engine.", "checkpoint.", "tracking.")
 
 
 @dataclass(frozen=True)
