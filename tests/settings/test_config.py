@@ -124,6 +124,8 @@ WRONG = {
     "evaluation.every_width": ["x"],
     "evaluation.average": [-0.1, 1, "x"],
     "checkpoint.every": [-1, 0.5, "x"],
+    "own.file": [7],
+    "own.digest": [7],
     "engine.name": ["in_proces"],
     "engine.workers": [-1, 1.5, "x"],
     "engine.devices": [[-1], ["cuda:0"], 1.5],

@@ -67,6 +67,8 @@ def shared(
     """The user's data, shared out if it is not yet."""
     if data is None:
         return None
+    if callable(data):
+        data = data(config)
     if isinstance(data, FederatedData):
         return _validated(config, data, seed)
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Examples) for part in data):

@@ -31,6 +31,7 @@ from heroes.settings.sections import (
     ModelConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    OwnConfig,
     PrivacyConfig,
     RobustConfig,
     ServerConfig,
@@ -64,6 +65,7 @@ class Config(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     engine: EngineConfig = EngineConfig()
+    own: OwnConfig = OwnConfig()
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

@@ -13,6 +13,8 @@ from heroes.settings import tuned_files
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
 
+Chosen = str | Strategy
+"""a strategy by name, or one of the user's own"""
 _PAPER = {
     "federation.clients": 100,
     "federation.rounds": 300,
@@ -23,12 +25,12 @@ _PAPER = {
 """what the paper's experiments share: its fleet of 100 clients, 10 a round, batches of 32"""
 
 
-def digits(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
+def digits(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
     """The bundled 8x8 digits on 40 small boards: needs no download and takes seconds."""
     return _experiment("digits", {}, rounds, seed, strategy)
 
 
-def cifar10(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
+def cifar10(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
     """The paper's CNN on CIFAR-10: 100 clients, 40 % of a client's images from one class."""
     settings = _PAPER | {
         "data.name": "cifar10",
@@ -41,7 +43,7 @@ def cifar10(*, rounds: int | None = None, seed: int = 0, strategy: str | None = 
     return _experiment("cifar10", settings, rounds, seed, strategy)
 
 
-def imagenet100(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
+def imagenet100(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
     """ResNet-18 on 100 classes of ImageNet (any ImageFolder): 100 clients, each lacking 40 classes."""
     settings = _PAPER | {
         "data.name": "imagenet100",
@@ -56,7 +58,7 @@ def imagenet100(*, rounds: int | None = None, seed: int = 0, strategy: str | Non
     return _experiment("imagenet100", settings, rounds, seed, strategy)
 
 
-def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
+def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
     """A character RNN on the complete works: each of 100 clients is one speaking role of one play."""
     settings = _PAPER | {
         "data.name": "shakespeare",
@@ -77,7 +79,7 @@ def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: str | Non
 
 
 def _experiment(
-    name: str, settings: Mapping[str, Any], rounds: int | None, seed: int, strategy: str | None
+    name: str, settings: Mapping[str, Any], rounds: int | None, seed: int, strategy: Chosen | None
 ) -> Config:
     """An experiment's settings, then those that suit the strategy, then what the caller asks for."""
     config = Config(experiment=name, seed=seed)
@@ -118,7 +120,7 @@ EXPERIMENTS: dict[str, Callable[..., Config]] = {
 }
 
 
-def recipe(experiment: str, strategy: str | None = None) -> Config:
+def recipe(experiment: str, strategy: Chosen | None = None) -> Config:
     """The configuration of an experiment by name, tuned for a strategy."""
     if experiment not in EXPERIMENTS:
         raise ConfigError(

@@ -395,6 +395,19 @@ class EngineConfig(Section):
     """mpi: the width of that model; none is $HEROES_WIDTH on that rank, else the complete model"""
 
 
+class OwnConfig(Section):
+    """Parts of your own, from a file; `--own` names it."""
+
+    file: str | None = None
+    """a Python file with any of build(width), data(), classes, loss, metrics, strategy and sampler, which
+    take the place of the parts that are named here
+    """
+    digest: str | None = None
+    """SHA-256 of that file when the run began: it goes on with the same file only, or with one that is named
+    again
+    """
+
+
 class CheckpointConfig(Section):
     """Where a run can go on from."""
 
