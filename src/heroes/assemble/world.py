@@ -20,6 +20,7 @@ from heroes.data import (
     Dataset,
     Examples,
     FederatedData,
+    Numbers,
     Progress,
     Shares,
     held_out,
@@ -36,6 +37,7 @@ from heroes.seeds import Seed
 from heroes.settings.config import Config
 
 T = TypeVar("T")
+_PATHS = ("directory", "source", "test", "writers")  # among the options of a data set
 _WORTH_A_NOTE = 0.9  # of the examples are used; what is left over in dealing whole examples is less
 
 
@@ -51,13 +53,21 @@ def dataset(config: Config, progress: Progress | None, seed: Seed) -> Dataset:
     named("data.partition", config.data.partition, PARTITIONS)
     takes = {field.name for field in fields(DataOptions)}
     options = {key: value for key, value in config.data.model_dump().items() if key in takes}
-    options |= {
-        key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None
-    }
+    options |= {key: Path(options[key]) for key in _PATHS if options[key] is not None}
+    if options["targets"] == "auto":
+        options["targets"] = "numbers" if config.objective.name == "mean_squared_error" else "classes"
     own = seed if config.data.name in DATASETS else seeds.number(seed, "data", config.data.name)
     found = load(config.data.name, DataOptions(**{"seed": own, "progress": progress, **options}))
     if found.skipped and progress is not None:
         progress(f"{len(found.skipped)} files left out, for example {found.skipped[0]}", 0, None)
+    scale = found.about.get("target")
+    if isinstance(scale, Numbers) and progress is not None:
+        progress(
+            f"targets have mean {scale.mean:g} and standard deviation {scale.deviation:g}, which is what an "
+            "error of 1 means",
+            0,
+            None,
+        )
     return found
 
 
@@ -125,14 +135,16 @@ def _left_out(name: str, used: int, of: int) -> str:
 
 
 def model_build(config: Config, data: FederatedData) -> Build:
-    """The named model, given the options it accepts and the data's number of classes, channels and pixels.
+    """The named model, given the options it accepts and what the data has: classes, channels and so on.
 
     Float targets are not classes: then the model keeps its own default number of outputs.
     """
     build = named_model(config.model.name)
     takes = inspect.signature(build).parameters
     shape = data.train.inputs.shape
-    found = {"image": shape[-1], "channels": shape[1] if len(shape) == 4 else 3}
+    found = {"image": shape[-1], "channels": shape[1] if len(shape) == 4 else 3, "features": shape[-1]}
+    if (vocabulary := getattr(data.train.transform, "vocabulary", None)) is not None:
+        found["vocabulary"] = vocabulary
     if not data.train.targets.dtype.is_floating_point:
         shown = int(max(data.train.targets.max(), data.test.targets.max())) + 1
         found["classes"] = data.classes or shown

@@ -10,6 +10,7 @@ from heroes.data.fetching import Listing, get, listed
 from heroes.data.loading import DATASETS, load, tested
 from heroes.data.partitions import KEEPING_PROPORTIONS, PARTITIONS, SplitRequest
 from heroes.data.sharing import share_out
+from heroes.data.targets import Numbers
 from heroes.data.validation import held_out, held_out_of_shares
 from heroes.data.verifying import Verdict, verify
 
@@ -23,6 +24,7 @@ __all__ = [
     "Examples",
     "FederatedData",
     "Listing",
+    "Numbers",
     "Patience",
     "Progress",
     "Shares",

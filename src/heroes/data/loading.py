@@ -7,7 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from heroes import plugins, seeds
-from heroes.data import cifar10, digits, fashion_mnist, imagenet100, mnist, shakespeare
+from heroes.data import (
+    cifar10,
+    cifar100,
+    digits,
+    fashion_mnist,
+    femnist,
+    image_folder,
+    imagenet100,
+    mnist,
+    shakespeare,
+    table,
+    text,
+)
 from heroes.data.datasets import DataOptions, Dataset, Loader
 from heroes.data.examples import Examples
 from heroes.errors import DataError, HeroesError, said
@@ -17,10 +29,15 @@ from heroes.seeds import Seed
 DATASETS: dict[str, Loader] = {
     "digits": digits.load,
     "cifar10": cifar10.load,
+    "cifar100": cifar100.load,
     "imagenet100": imagenet100.load,
     "shakespeare": shakespeare.load,
     "mnist": mnist.load,
     "fashion_mnist": fashion_mnist.load,
+    "femnist": femnist.load,
+    "images": image_folder.load,
+    "table": table.load,
+    "text": text.load,
 }
 
 

@@ -23,6 +23,8 @@ _PAPER = {
     "training.learning_rate_decay": 0.997,
 }
 """what the paper's experiments share: its fleet of 100 clients, 10 a round, batches of 32"""
+_YOURS = {"training.learning_rate": 0.05}
+"""what recipes for data of the user's own share; nothing can be tuned ahead for them"""
 
 
 def digits(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
@@ -78,6 +80,24 @@ def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | 
     return _experiment("shakespeare", settings, rounds, seed, strategy)
 
 
+def images(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
+    """Your own images in folders by class, on 40 small boards: data.source says where."""
+    settings = {"data.name": "images", "data.size": 64, "data.partition": "iid", "model.name": "cnn"}
+    return _experiment("images", settings | _YOURS, rounds, seed, strategy)
+
+
+def table(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
+    """Your own CSV, JSON lines or Parquet file: data.source says where, data.target what to predict."""
+    settings = {"data.name": "table", "data.partition": "iid", "model.name": "mlp"}
+    return _experiment("table", settings | _YOURS, rounds, seed, strategy)
+
+
+def text(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
+    """Your own texts with labels in a CSV, JSON lines or Parquet file: data.source says where."""
+    settings = {"data.name": "text", "data.partition": "iid", "model.name": "text_cnn"}
+    return _experiment("text", settings | _YOURS, rounds, seed, strategy)
+
+
 def _experiment(
     name: str, settings: Mapping[str, Any], rounds: int | None, seed: int, strategy: Chosen | None
 ) -> Config:
@@ -117,6 +137,9 @@ EXPERIMENTS: dict[str, Callable[..., Config]] = {
     "cifar10": cifar10,
     "imagenet100": imagenet100,
     "shakespeare": shakespeare,
+    "images": images,
+    "table": table,
+    "text": text,
 }
 
 
