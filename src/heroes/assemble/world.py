@@ -14,7 +14,7 @@ import numpy as np
 from heroes import plugins, seeds
 from heroes.data import (
     DATASETS,
-    KEEPING_PROPORTIONS,
+    MAY_LEAVE_OUT,
     PARTITIONS,
     DataOptions,
     Dataset,
@@ -98,8 +98,9 @@ def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | No
     if d.validation:
         rest, held = held_out(data, d.validation, seeds.stream(seed, "validation"))
         test = data.train.only(tested(held, d.test_limit, seed))
-    by_gamma = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
-    level = {**by_gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
+    by_gamma: dict[str, float] = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
+    levels = {"dirichlet": d.alpha, "missing": d.phi, "classes": d.classes_per_client, "shards": d.shards}
+    level = (by_gamma | levels).get(name)
     shares = share_out(
         name,
         data.train.targets.numpy()[rest],
@@ -109,8 +110,10 @@ def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | No
         owners=None if data.owners is None else data.owners[rest],
         device_of=Fleet(fleet_kind(config), clients, seed).device_of if name == "by_device" else None,
         examples_per_client=d.examples_per_client,
+        size_kind=d.sizes,
+        skew=d.skew,
     )
-    if progress is not None and isinstance(shares, Shares) and name in KEEPING_PROPORTIONS:
+    if progress is not None and isinstance(shares, Shares) and name in MAY_LEAVE_OUT:
         used, of = int(shares.starts[-1]), len(rest)
         if used < _WORTH_A_NOTE * of:
             progress(_left_out(name, used, of), 0, None)
@@ -128,9 +131,12 @@ def _validated(config: Config, data: FederatedData, seed: Seed) -> FederatedData
 
 
 def _left_out(name: str, used: int, of: int) -> str:
+    uses = f"{name} uses {used:,} of {of:,} training examples"
+    if name == "classes":
+        return f"{uses}, since some classes are nobody's: more clients or data.classes_per_client would help"
     return (
-        f"{name} uses {used:,} of {of:,} training examples, since every client gets as many as the rarest "
-        "class allows; data.partition = 'gamma_all' deals all of them out"
+        f"{uses}, since every client gets as many as the rarest class allows; data.partition = 'gamma_all' "
+        "deals all of them out"
     )
 
 

@@ -62,6 +62,14 @@ class DataConfig(Section):
     """for partition dirichlet: concentration; smaller is less even"""
     phi: Annotated[int, Field(ge=0)] = 40
     """for partition missing: how many classes each client lacks"""
+    classes_per_client: Whole = 2
+    """for partition classes: how many classes each client has"""
+    shards: Whole = 2
+    """for partition shards: how many shards of examples sorted by class each client gets"""
+    sizes: Literal["equal", "lognormal", "power"] = "equal"
+    """for partitions iid, dirichlet and classes: how much clients have, by data.skew"""
+    skew: Positive = 1.0
+    """lognormal: standard deviation of the logarithm of a size; power: the n-th largest is n^skew smaller"""
     examples_per_client: Whole | None = None
     """how many each client draws from all examples, in common with others; none: each goes to one client"""
     directory: str | None = None
