@@ -377,7 +377,7 @@ def test_sizes_may_be_uneven_and_every_example_is_used(name, kind):
 def test_power_law_by_hand_and_what_has_no_sizes():
     shares = share_out("iid", np.zeros(1002, dtype=int), 2, seeds.stream(0, "x"), size_kind="power", skew=2.0)
     assert sorted(np.diff(shares.starts).tolist()) == [201, 801]
-    with pytest.raises(DataError, match=r"data\.sizes is 'power', but data\.partition = 'shards' says itself"):
+    with pytest.raises(DataError, match=r"data\.sizes is 'power', but data\.partition = 'shards' says"):
         share_out("shards", np.zeros(99, dtype=int), 2, seeds.stream(0, "x"), size_kind="power")
     with pytest.raises(DataError, match=r"data\.examples_per_client gives everybody the same number"):
         share_out("iid", np.zeros(99, int), 2, seeds.stream(0, "x"), size_kind="power", examples_per_client=3)

@@ -30,9 +30,10 @@ Mix = Callable[[int, np.random.Generator], Integers]
 def draw(name: str, request: SplitRequest, size: int, rng: np.random.Generator) -> DrawnShares:
     """Shares of `size` examples by the named partition."""
     if name not in MIXES:
+        what = "its owner made" if name == "natural" else "is in its shards"
         raise DataError(
-            f"data.partition is {name!r}, which gives every client all that "
-            f"{'its owner made' if name == 'natural' else 'is in its shards'}, but data.examples_per_client is {size}; use one of {', '.join(MIXES)}, or "
+            f"data.partition is {name!r}, which gives every client all that {what}, but "
+            f"data.examples_per_client is {size}; use one of {', '.join(MIXES)}, or "
             "data.examples_per_client = 'none'"
         )
     labels = request.labels

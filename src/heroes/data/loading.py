@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from heroes.data import (
     digits,
     fashion_mnist,
     femnist,
+    hugging_face,
     image_folder,
     imagenet100,
     mnist,
@@ -44,14 +46,17 @@ DATASETS: dict[str, Loader] = {
 def load(name: str, options: DataOptions | None = None) -> Dataset:
     """The named data set."""
     options = options or DataOptions()
-    loader = plugins.find("data set", "data.name", name, DATASETS)
+    if name.startswith(hugging_face.PREFIX):
+        loader: Loader = partial(hugging_face.load, name)
+    else:
+        loader = plugins.find("data set", "data.name", name, DATASETS)
     dataset = _loaded(name, loader, options)
     return replace(dataset, test=_limited(dataset.test, options))
 
 
 def _loaded(name: str, loader: Loader, options: DataOptions) -> Dataset:
     """What a loader gives; one of another package may fail in any way, or give something else."""
-    if name in DATASETS:
+    if name in DATASETS or name.startswith(hugging_face.PREFIX):
         return loader(options)
     where = f"the data set {name!r} from the module {plugins.origin(loader)['module']!r}"
     try:

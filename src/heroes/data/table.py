@@ -54,8 +54,12 @@ Column = NumberColumn | WordColumn
 
 def load(options: DataOptions) -> Dataset:
     """A CSV, JSON lines or Parquet file with a column to predict, a class or a number; see docs/data.md."""
-    train, test = tables(options, "table")
-    target = options.target
+    return of_tables(tables(options, "table"), options)
+
+
+def of_tables(both: tuple[Table, Table | None], options: DataOptions) -> Dataset:
+    """The data set of a table to learn from, and perhaps one to test on."""
+    train, target = both[0], options.target
     if target is None:
         raise DataError(
             f"data.target is not set: name the column to predict; {str(train.path)!r} has "
@@ -64,7 +68,7 @@ def load(options: DataOptions) -> Dataset:
     for key, named in (("data.ignore", options.ignore), ("data.categories", options.categories)):
         for each in named:
             train.column(each, key)
-    rows = labelled((train, test), options, target)
+    rows = labelled(both, options, target)
     left_out = {target, options.owner, *options.ignore}
     columns = [_learnt(rows.train, name, options) for name in train.columns if name not in left_out]
     if not columns:

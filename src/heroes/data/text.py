@@ -29,7 +29,12 @@ class Tokens:
 
 def load(options: DataOptions) -> Dataset:
     """Texts with labels from a CSV, JSON lines or Parquet file, read as bytes; see docs/data.md."""
-    rows = labelled(tables(options, "text"), options, options.target or "label")
+    return of_tables(tables(options, "text"), options)
+
+
+def of_tables(both: tuple[Table, Table | None], options: DataOptions) -> Dataset:
+    """The data set of a table of texts to learn from, and perhaps one to test on."""
+    rows = labelled(both, options, options.target or "label")
     return rows.dataset(partial(tokens, column=options.text, length=options.length), Tokens())
 
 
