@@ -22,7 +22,7 @@ from heroes.data.image_cache import require_pillow, shrunk
 from heroes.data.image_folder import MEAN, STD
 from heroes.data.images import ImageTransform
 from heroes.data.labelled import labelled
-from heroes.data.table_files import Cell, Table
+from heroes.data.table_files import Table, cells_of
 from heroes.errors import DataError, said
 
 PREFIX = "hf:"
@@ -91,15 +91,20 @@ def _has_labels(splits: Any, part: str, target: str) -> bool:
 def _table(name: str, part: Any, left_out: Sequence[str]) -> Table:
     """The words and numbers of a part; classes are told by their names."""
     plain = part.remove_columns([column for column in left_out if column in part.features])
-    columns = {column: _cells(plain[column], feature) for column, feature in plain.features.items()}
-    return Table(Path(f"{name} {part.split or ''}".strip()), columns, range(1, len(part) + 1), "row")
+    path = Path(f"{name} {part.split or ''}".strip())
+    columns = {
+        column: cells_of(_words(plain[column], feature), path, column)
+        for column, feature in plain.features.items()
+    }
+    return Table(path, columns, range(1, len(part) + 1), "row")
 
 
-def _cells(values: Sequence[Any], feature: Any) -> list[Cell]:
+def _words(values: Sequence[Any], feature: Any) -> Sequence[Any]:
+    """Classes by their names; -1 is none."""
     names = getattr(feature, "names", None)
-    if names is not None:
-        return [None if value is None or value < 0 else str(names[value]) for value in values]
-    return [value if value is None or isinstance(value, str) else float(value) for value in values]
+    if names is None:
+        return values
+    return [None if value is None or value < 0 else str(names[value]) for value in values]
 
 
 def _images(

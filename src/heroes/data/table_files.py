@@ -151,7 +151,7 @@ def _json_lines(path: Path) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
     placed = list(zip(rows, lines, strict=True))
     columns = {
-        name: [_cell(row.get(name), path, f"line {line}", name) for row, line in placed] for name in names
+        name: [cell_of(row.get(name), path, f"line {line}", name) for row, line in placed] for name in names
     }
     return Table(path, columns, lines)
 
@@ -177,22 +177,27 @@ def _parquet(path: Path) -> Table:
         found = parquet.read_table(path).to_pydict()
     except Exception as error:  # a broken file can break the reader in any way
         raise DataError(f"{str(path)!r} cannot be read as Parquet: {said(error)}") from None
-    columns = {name: _cells(values, path, name) for name, values in found.items()}
+    columns = {name: cells_of(values, path, name) for name, values in found.items()}
     count = len(next(iter(columns.values()), ()))
     return Table(path, columns, range(1, count + 1), "row")
 
 
-def _cells(values: Iterable[Any], path: Path, name: str) -> list[Cell]:
-    return [_cell(value, path, f"row {row}", name) for row, value in enumerate(values, 1)]
+def cells_of(values: Iterable[Any], path: Path, name: str) -> list[Cell]:
+    """A column of a file that has more than text."""
+    return [cell_of(value, path, f"row {row}", name) for row, value in enumerate(values, 1)]
 
 
-def _cell(value: Any, path: Path, where: str, name: str) -> Cell:
+def cell_of(value: Any, path: Path, where: str, name: str) -> Cell:
+    """A value of a file that has more than text, as a cell."""
     if value is None or value == "":
         return None
     if isinstance(value, str):
         return value
-    if isinstance(value, (bool, int, float)):
-        return float(value)
+    try:
+        if isinstance(value, (bool, int, float)):
+            return float(value)
+    except OverflowError:
+        raise DataError(f"{where} of {str(path)!r}: the number in column {name!r} is too large") from None
     raise DataError(
         f"{where} of {str(path)!r} has a {type(value).__name__} in column {name!r}; it should be a number or "
         "words (data.ignore leaves a column out)"

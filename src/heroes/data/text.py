@@ -42,7 +42,7 @@ def tokens(table: Table, column: str, length: int) -> Tensor:
     """The first bytes of every text as (rows, length), at the end of their row."""
     found = np.zeros((len(table), length), dtype=np.int16)
     for row, cell in enumerate(table.column(column, "data.text")):
-        raw = np.frombuffer(word(cell).encode()[:length], dtype=np.uint8)
+        raw = np.frombuffer(word(cell).encode(errors="replace")[:length], dtype=np.uint8)
         if not len(raw):
             raise DataError(f"{table.at(row)}: {column!r} is empty; write something, or take the row out")
         found[row, length - len(raw) :] = raw.astype(np.int16) + 1
