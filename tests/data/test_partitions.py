@@ -172,7 +172,7 @@ def test_shares_depend_on_the_seed_and_nothing_else(name):
 @pytest.mark.parametrize("name", LEVELS)
 def test_as_many_clients_as_examples_get_one_each(name):
     labels = np.arange(12) % 4
-    level = {"gamma": 100.0, "by_device": 100.0, "missing": 3.0}.get(name)
+    level = {"gamma": 100.0, "by_device": 100.0, "missing": 3.0, "classes": 1.0, "shards": 1.0}.get(name)
     labels = np.arange(12) // 4 if name == "by_device" else labels
     assert np.diff(shared(name, labels, 12, level).starts).tolist() == [1] * 12
 
@@ -371,7 +371,7 @@ def test_sizes_may_be_uneven_and_every_example_is_used(name, kind):
     sizes = np.sort(np.diff(shares.starts))
     assert sizes.sum() == 2000
     assert sizes[0] >= 1
-    assert sizes[-1] > 10 * sizes[10]  # the largest, and one in the middle
+    assert sizes[-1] > 5 * sizes[10]  # the largest, and one in the middle
 
 
 def test_power_law_by_hand_and_what_has_no_sizes():

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 import heroes
+from heroes.assemble import at_clients
 from heroes.data import DataOptions, Numbers, load
 from heroes.data.table_files import read
 from heroes.errors import DataError
+from heroes.settings.config import Config
 
 PEOPLE = """age,town,id,owner,income
 20,Ulm,a,ann,low
@@ -53,7 +55,7 @@ def test_without_a_test_file_a_share_of_every_class_or_the_last_of_every_owner_i
     data = load("table", options(tmp_path / "t.csv", target="y", ignore=("who",)))
     assert (len(data.train), np.bincount(data.test.targets).tolist()) == (32, [4, 4])
     by_owner = load("table", options(tmp_path / "t.csv", target="y", ignore=(), owner="who"))
-    x = by_owner.about["inputs"][0]
+    x = by_owner.about["columns"][0]
     held = by_owner.test.inputs[:, 0] * x.deviation + x.mean
     assert held.round().int().tolist() == [8, 9, 18, 19, 28, 29, 38, 39]
 
@@ -86,7 +88,7 @@ def test_a_network_learns_a_table_of_classes_and_one_of_numbers(tmp_path):
     lines = [f"{a:.3f},{b:.3f},{'big' if a + b > 100 else 'small'},{3 * a - b:.2f}" for a, b in x]
     (tmp_path / "t.csv").write_text("a,b,size,sum\n" + "\n".join(lines))
     source = {"data.source": str(tmp_path / "t.csv")}
-    config = heroes.recipes.table(rounds=6).changed(
+    config = heroes.recipes.table(rounds=6, strategy="fedavg").changed(
         small(**source, **{"data.target": "size", "data.ignore": ("sum",)})
     )
     assert heroes.run(config).summary().accuracy > 0.85
@@ -201,13 +203,22 @@ def test_texts_are_bytes_at_the_end_of_their_row(tmp_path):
         load("text", DataOptions(source=path, text="body"))
 
 
-@pytest.mark.parametrize("model", ["text_cnn", "char_rnn"])
-def test_a_network_learns_texts(tmp_path, model):
+def reviews(path: Path) -> Config:
     rng = np.random.default_rng(0)
     words = {"good": ["fine", "great", "lovely"], "bad": ["poor", "awful", "dull"]}
     lines = [(f"a {rng.choice(words[label])} film", label) for label in ["good", "bad"] * 60]
-    (tmp_path / "t.csv").write_text("text,label\n" + "\n".join(",".join(line) for line in lines))
-    config = heroes.recipes.text(rounds=4).changed(
-        small(**{"data.source": str(tmp_path / "t.csv"), "data.length": 16, "model.name": model})
-    )
-    assert heroes.run(config).summary().accuracy > 0.8
+    path.write_text("text,label\n" + "\n".join(",".join(line) for line in lines))
+    return heroes.recipes.text(rounds=4).changed(small(**{"data.source": str(path), "data.length": 16}))
+
+
+def test_a_network_learns_texts(tmp_path):
+    assert heroes.run(reviews(tmp_path / "t.csv")).summary().accuracy > 0.8
+
+
+def test_the_character_network_takes_texts_too(tmp_path):
+    config = reviews(tmp_path / "t.csv").changed({"model.name": "char_rnn"})
+    trainer, data = at_clients(config)
+    inputs, _ = data.train.batch(np.arange(2), torch.device("cpu"))
+    module = trainer.family.module(1)
+    assert module.embedding.num_embeddings == 257
+    assert module(inputs).shape == (2, 2)

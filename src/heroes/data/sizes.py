@@ -30,7 +30,7 @@ def counts(total: int, weights: Floats) -> Integers:
     [3, 7]
     """
     exact = 1 + (total - len(weights)) * weights / weights.sum()
-    found = np.floor(exact).astype(np.int64)
+    found: Integers = np.floor(exact).astype(np.int64)
     found[np.argsort(found - exact, kind="stable")[: total - found.sum()]] += 1
     return found
 

@@ -45,8 +45,12 @@ class WordColumn:
     words: tuple[str, ...]
 
     def inputs(self, cells: Sequence[Cell], table: Table) -> Floats:
-        known = np.array(self.words)
-        return (np.array([word(cell) for cell in cells])[:, None] == known[None, :]).astype(np.float64)
+        places = {each: place for place, each in enumerate(self.words)}
+        found = np.zeros((len(cells), len(places)))
+        for row, cell in enumerate(cells):
+            if (place := places.get(word(cell))) is not None:
+                found[row, place] = 1.0
+        return found
 
 
 Column = NumberColumn | WordColumn
@@ -73,7 +77,7 @@ def of_tables(both: tuple[Table, Table | None], options: DataOptions) -> Dataset
     columns = [_learnt(rows.train, name, options) for name in train.columns if name not in left_out]
     if not columns:
         raise DataError(f"{str(train.path)!r} has no column beside {target!r} to predict it from")
-    return rows.dataset(partial(_inputs, columns), inputs=columns)
+    return rows.dataset(partial(_inputs, columns), columns=columns)
 
 
 def _inputs(columns: Sequence[Column], table: Table) -> Tensor:

@@ -63,19 +63,19 @@ def tables(options: DataOptions, name: str) -> tuple[Table, Table | None]:
         raise DataError(f"data.name is {name!r}, but data.source is not set: it should be {kinds}")
     source, test = options.source.expanduser(), options.test
     if source.is_dir():
-        source, beside = _inside(source, "train", kinds), _inside(source, "test")
-        test = test or beside
-    if source is None or not source.exists():
+        files = _inside(source, "train")
+        if len(files) != 1:
+            raise DataError(f"{str(source)!r} has {len(files)} files train.*: data.source should be {kinds}")
+        test = test or next(iter(_inside(source, "test")), None)
+        source = files[0]
+    if not source.exists():
         raise DataError(f"there is no file {str(source)!r}: data.source should be {kinds}")
     train = read(source)
     return train, None if test is None else _alike(read(test.expanduser()), train)
 
 
-def _inside(folder: Path, name: str, kinds: str | None = None) -> Path | None:
-    found = [folder / f"{name}{ending}" for ending in READERS if (folder / f"{name}{ending}").is_file()]
-    if kinds is not None and len(found) != 1:
-        raise DataError(f"{str(folder)!r} has {len(found)} files train.*: data.source should be {kinds}")
-    return found[0] if found else None
+def _inside(folder: Path, name: str) -> list[Path]:
+    return [path for ending in READERS if (path := folder / f"{name}{ending}").is_file()]
 
 
 def _alike(test: Table, train: Table) -> Table:
