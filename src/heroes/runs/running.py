@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from heroes import rounds
-from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule
+from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule, with_file
 from heroes.client.losses import Function
 from heroes.contracts import Sampler, Tracker
 from heroes.data import Progress
@@ -23,7 +23,7 @@ from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
 from heroes.report.runs import flat
 from heroes.runs import configured, final
-from heroes.runs.configured import extended, of_folder
+from heroes.runs.configured import brought, extended, of_folder
 from heroes.runs.counting import OnClient, counted
 from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, write_end
 from heroes.runs.interrupts import finishing_first
@@ -100,7 +100,8 @@ def run(
         raise ConfigError(
             f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
         )
-    own, audience = Own(model, data, strategy, loss, metrics, sampler), _audience(config, track, on_progress)
+    own = with_file(Own(model, data, strategy, loss, metrics, sampler), config.model_dump())
+    audience = _audience(config, track, on_progress)
     with entered(config, own, engine) as opener:
         if out is not None:
             refuse_taken(Path(out), overwrite)  # before anything that takes long
@@ -138,8 +139,8 @@ def resume(
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
-    A run with parts of your own needs them again, under the same names as in `run`; the engine may be
-    another.
+    A run with parts of your own needs them again, under the same names as in `run`, unless they came from a
+    file (`own.file`); the engine may be another.
 
     Args:
         folder: the run folder.
@@ -147,7 +148,7 @@ def resume(
             anything that earlier rounds depended on is refused.
     """
     path = Path(folder)
-    own = Own(model, data, strategy, loss, metrics, sampler)
+    own = brought(path, changes or {}, Own(model, data, strategy, loss, metrics, sampler))
     config = extended(path, changes or {}, own)
     audience = _audience(config, track, on_progress)
     own.check_again(config, path)

@@ -31,6 +31,7 @@ from heroes.settings.sections import (
     ModelConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    OwnConfig,
     PrivacyConfig,
     RobustConfig,
     ServerConfig,
@@ -66,6 +67,7 @@ class Config(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     engine: EngineConfig = EngineConfig()
     tracking: TrackingConfig = TrackingConfig()
+    own: OwnConfig = OwnConfig()
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

@@ -26,8 +26,8 @@ Tuned = Mapping[str, Settings]
 _SHIPPED = Path(__file__).with_name("tuned")
 
 
-def read(path: Path) -> Tuned:
-    """The settings in a file; an error says what is wrong with it."""
+def read(path: Path, own: str | None = None) -> Tuned:
+    """The settings in a file; an error says what is wrong with it. `own` is a strategy of the user's own."""
     try:
         tree = toml_text.read(path)
     except FileNotFoundError:
@@ -40,7 +40,8 @@ def read(path: Path) -> Tuned:
                 f"{str(path)!r} has {strategy!r} outside of a section; it should have a section for each "
                 'strategy, such as [fedavg] with "training.learning_rate" = 0.1'
             )
-        registry.find(strategy, f"a section of {str(path)!r}")
+        if strategy != own:
+            registry.find(strategy, f"a section of {str(path)!r}")
     return {strategy: dict(flat(section)) for strategy, section in tree.items()}
 
 

@@ -691,9 +691,9 @@ def test_an_app_without_its_configuration_says_so(nodes, tmp_path):
 def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch):
     init(tmp_path / "clouds", "--own")
     monkeypatch.syspath_prepend(str(tmp_path / "clouds"))
-    own = importlib.import_module("own_parts")
+    own = importlib.import_module("own_app")
     asked = []
-    parts = replace(own.parts, data=lambda client: asked.append(client) or own.data(client))
+    parts = replace(own.parts, data=lambda client: asked.append(client) or own.own_parts.data(client))
     grid = LocalGrid(parts.client_app())
     for client in range(3):
         grid.join(client + 10, partition_id=client)
