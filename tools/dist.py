@@ -1,7 +1,7 @@
 """Builds wheel and sdist, checks them, and uses the wheel in an empty environment: `make dist`.
 
-That environment is made anew in the given folder. Commands run in a folder of their own, and see nothing of this
-repository.
+That environment is made anew in the given folder. Commands run in a folder of their own, and see nothing of
+this repository.
 """
 
 from __future__ import annotations
