@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from typer.testing import CliRunner
 
-import heroes.cli.commands  # noqa: F401
+import heroes.cli.commands
 from heroes.cli.app import app
 from heroes.errors import HeroesError
 

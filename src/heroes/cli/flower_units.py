@@ -104,7 +104,7 @@ WantedBy=multi-user.target
 
 
 def _gate(superlink: str, keys: PurePosixPath) -> str:
-    return f"""# for nginx, as /etc/nginx/conf.d/heroes.conf: nodes come in, and nobody else can do anything from outside
+    return f"""# /etc/nginx/conf.d/heroes.conf: what nodes ask for comes in, and nothing else
 server {{
     listen {PORT} ssl;
     ssl_certificate {keys}/server.crt;
