@@ -130,6 +130,8 @@ server {{
 _DOCKERFILE = f"""# one image for the server and for nodes
 FROM python:3.12-slim
 ARG HEROES="heroes-fl[node]=={__version__}"
+# where to look for other builds of PyTorch, such as those for the CPU alone
+ARG PIP_EXTRA_INDEX_URL=""
 RUN pip install --no-cache-dir "$HEROES"
 # whoever runs it may write there
 RUN mkdir -m 1777 {STATE}
