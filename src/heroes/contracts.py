@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -347,6 +347,14 @@ class Measurement:
     first: tuple[float, float] | None = None  # FLOP/s and seconds besides that the mean starts from, if any
 
 
+class Spent(NamedTuple):
+    """The seconds that a client spent on each part of a round."""
+
+    computing: float
+    travelling: float
+    starting: float = 0.0
+
+
 class Tracker(Protocol):
     """Hears of a run as it happens, and tells others: a file, a dashboard."""
 
@@ -374,13 +382,13 @@ class Tracker(Protocol):
 class Timing:
     """What a round took: its duration T, and when the server heard of each client, in plan order.
 
-    `finished` is at most T. `spent` is how many seconds clients computed and how many things travelled, if
-    that was measured. `measured` is what was learned of clients, late ones too, in the order it was heard.
+    `finished` is at most T. `spent` is what clients spent their seconds on, if that was measured. `measured`
+    is what was learned of clients, late ones too, in the order it was heard.
     """
 
     duration: float
     finished: Floats
-    spent: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    spent: Mapping[int, Spent] = field(default_factory=dict)
     measured: tuple[Measurement, ...] = ()
 
     @property

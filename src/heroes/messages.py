@@ -198,6 +198,7 @@ class ClientRecord:
     straggler: bool
     loss: float | None
     samples: int | None
+    start_seconds: float = 0.0  # until the process of a deployed client could train; not part of a transfer
 
 
 @dataclass(frozen=True)
