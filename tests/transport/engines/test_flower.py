@@ -45,8 +45,8 @@ from heroes.settings.recipes import recipe
 from heroes.slices.exchange import pack_tensors, unpack_tensors
 from heroes.strategies.registry import PAPER
 from heroes.transport.engines import flower
-from heroes.transport.engines.flower.client import age
 from heroes.transport.engines.flower import FlowerEngine, client_app, engine
+from heroes.transport.engines.flower.client import age
 from heroes.transport.engines.flower.messages import content, joined, order_of, tensors_of, values_of
 
 SMALL = {"federation.clients": 8, "federation.cohort": 3, "federation.rounds": 2, "training.device": "cpu"}
