@@ -6,6 +6,7 @@ CHANGELOG.md stand at the root of the repository, and are pages of the site.
 
 import re
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -64,5 +65,13 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = in_site(source[0])
 
 
+def signed(
+    app: Sphinx, what: str, name: str, found: Any, options: Any, arguments: str, returned: str
+) -> tuple[str, str] | None:
+    """Protocols have no arguments of their own."""
+    return ("", "") if what == "class" and getattr(found, "_is_protocol", False) else None
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", signed)
     app.connect("source-read", read)
