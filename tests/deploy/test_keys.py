@@ -218,7 +218,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(starters: Path, tmp_path: Pa
         units = [path.read_text() for path in (starters / "systemd").glob("*.service")]
         assert all(text.count("\n[") == 3 and "\nExecStart=/" in text for text in units)
         return
-    for name in ("flower-superlink", "flower-supernode"):
+    for name in ("flower-superlink", "heroes"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     for path in (starters / "systemd").glob("*.service"):

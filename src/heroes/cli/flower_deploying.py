@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -63,6 +64,22 @@ def keys_command(
         written = keys.make_all(folder, list(names), hosts, days, overwrite)
     _say(["written:", *(f"  {path}" for path in [*written, *_written(folder, files)])])
     _say([*_copies(names, first, files), "", *_commands(folder, names, hosts, first)])
+
+
+@flower.command("node", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def node_command(context: typer.Context) -> None:
+    """Run a node. All arguments are those of flower-supernode; it imports once, not for every message."""
+    if not hasattr(os, "fork"):
+        raise ConfigError("this system cannot fork a process; use flower-supernode with the same arguments")
+    try:
+        import heroes.flower_app  # noqa: F401 (what every task needs)
+        from heroes.transport.engines.flower import forking
+    except ImportError as error:
+        raise ConfigError(
+            f"Flower is not there, or not as heroes knows it ({error}): pip install 'heroes-fl[node]', or "
+            "use flower-supernode with the same arguments"
+        ) from None
+    raise typer.Exit(forking.serve(context.args))
 
 
 def _flower_keys() -> ModuleType:

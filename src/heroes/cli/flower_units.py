@@ -67,7 +67,7 @@ def _superlink(listen: str, keys: PurePosixPath) -> list[str]:
 def _node(name: str, number: int, host: str, keys: PurePosixPath) -> list[str]:
     """A SuperNode's command."""
     return [
-        *("flower-supernode", "--superlink", address(host)),
+        *("heroes", "flower", "node", "--superlink", address(host)),
         *("--root-certificates", f"{keys}/ca.crt", "--auth-supernode-private-key", f"{keys}/{name}.key"),
         *("--node-config", f"partition-id={number}"),
     ]
