@@ -1,8 +1,10 @@
 """The package as its users import it."""
 
 import importlib.util
+import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +34,16 @@ def test_reports_configuration_and_recipes_load_without_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
-def test_the_version_is_the_packages() -> None:
-    from importlib.metadata import version
+def test_the_version_is_the_same_everywhere() -> None:
+    """`make dist` compares it with what an installed wheel says."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert told == heroes.__version__
+    assert f"\nversion: {told}\n" in (ROOT / "CITATION.cff").read_text()
 
-    assert version("heroes-fl") == heroes.__version__
+
+def test_the_page_on_citing_is_up_to_date() -> None:
+    made = runpy.run_path(str(ROOT / "tools" / "cite_page.py"))["page"]()
+    assert (ROOT / "docs" / "cite.md").read_text() == made, "run `make docs`"
 
 
 def test_the_configuration_page_is_up_to_date() -> None:

@@ -113,6 +113,7 @@ class Federation:
     # the address at which node `number` finds the SuperLink
     server_for: Callable[[int], str] = lambda number: HOST
     node_config: Callable[[int], str] = lambda number: ""  # what node `number` is told beside its number
+    node_command: Sequence[str] = ("flower-supernode",)
     wrap: Callable[[int], Sequence[str]] = lambda number: ()  # words put before the command of node `number`
     port: int = field(default_factory=lambda: free_port())
     services: list[Service] = field(default_factory=list)
@@ -163,7 +164,7 @@ class Federation:
             str(free_port()),
         ]
         command = [
-            "flower-supernode",
+            *self.node_command,
             *where,
             *access,
             "--node-config",

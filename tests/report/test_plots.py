@@ -189,6 +189,15 @@ def test_a_round_seen_from_inside(rivals: list[RunData]) -> None:
     assert round_timeline(rivals[0], 99) is None
 
 
+def test_the_start_of_deployed_clients_is_a_bar_of_its_own(rivals: list[RunData]) -> None:
+    last = rivals[0].rows[-1]
+    clients = tuple(replace(client, start_seconds=2.0) for client in last.clients)
+    figure = round_timeline(replace(rivals[0], rows=(replace(last, clients=clients),)))
+    assert figure is not None
+    bars = {str(each.get_label()): [bar.get_width() for bar in each] for each in figure.axes[0].containers}
+    assert bars["start"] == [2.0, 2.0]
+
+
 def test_counters_become_a_square_per_snapshot(make_run: Make) -> None:
     run = load_run(make_run("one", [0.5] * 9))
     figure = block_counters(run, snapshots=3)

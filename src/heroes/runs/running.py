@@ -89,17 +89,17 @@ def run(
         strategy: your own, an object of a class built on `heroes.strategies.base.Strategy`.
         loss: your own function of (outputs, targets), for the mean over a batch.
         metrics: your own by name, the main one first: functions of all test outputs and targets.
-        sampler, engine: your own `heroes.contracts.Sampler`, and what opens an engine (`transport.opening`).
-        out: the run folder; `overwrite` replaces a run that it already holds.
+        sampler: your own `heroes.contracts.Sampler`.
+        engine: what opens an engine of your own (`heroes.transport.opening`).
+        out: the run folder; without one nothing is written.
+        overwrite: replace a run that the folder already holds.
         track: trackers besides `tracking.trackers`, by name or your own, and functions that get a
             `heroes.runs.moment.Moment` after every round, with its record and `model(width)`.
-        on_round, on_client, on_progress: get every record; the round, how many of its clients have answered
-            and how many were asked; news of the data.
+        on_round: gets every record.
+        on_client: gets the round, how many of its clients have answered, and how many were asked.
+        on_progress: gets news of the data.
     """
-    if not isinstance(config, Config):
-        raise ConfigError(
-            f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
-        )
+    _check(config)
     own = with_file(Own(model, data, strategy, loss, metrics, sampler), config.model_dump())
     audience = _audience(config, track, on_progress)
     with entered(config, own, engine) as opener:
@@ -113,6 +113,13 @@ def run(
             config = settled(config, federation.precision)
             folder = None if out is None else _fresh(Path(out), config, own, overwrite)
             return _train(counted(federation, on_client), config, folder, on_round, audience)
+
+
+def _check(config: Config) -> None:
+    if not isinstance(config, Config):
+        raise ConfigError(
+            f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
+        )
 
 
 def _fresh(path: Path, config: Config, own: Own, overwrite: bool) -> RunFolder:
@@ -139,8 +146,9 @@ def resume(
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
-    A run with parts of your own needs them again, under the same names as in `run`, unless they came from a
-    file (`own.file`); the engine may be another.
+    A run with parts of your own (`model`, `data`, `strategy`, `loss`, `metrics`, `sampler`) needs them again,
+    unless they came from a file (`own.file`); the `engine` may be another. `track`, `on_round`, `on_client`
+    and `on_progress` are as in `run`.
 
     Args:
         folder: the run folder.

@@ -76,7 +76,11 @@ class Config(Section):
         return self
 
     def changed(self, settings: Mapping[str, Any]) -> Config:
-        """The same with some keys changed: `config.changed({"training.momentum": 0.5})`."""
+        """The same with some keys changed: `config.changed({"training.momentum": 0.5})`.
+
+        Args:
+            settings: dotted keys and their new values.
+        """
         name = settings.get("strategy.name", self.strategy.name)
         chosen = self.with_strategy(name if isinstance(name, str) else repr(name))
         tree = chosen.model_dump(mode="python")
@@ -91,9 +95,11 @@ class Config(Section):
         return parse(tree, type(chosen.strategy))
 
     def with_strategy(self, strategy: str | Strategy) -> Config:
-        """The same with another strategy, given as an object, or by name with its defaults.
+        """The same with another strategy.
 
-        A strategy of the same name as the present one keeps the present settings.
+        Args:
+            strategy: an object, or a name, which comes with its defaults. The name of the present one keeps
+                the present settings.
         """
         if isinstance(strategy, str):
             if strategy == self.strategy.name:
@@ -112,7 +118,11 @@ class Config(Section):
         return self.model_copy(update=update)
 
     def differs(self, other: Config) -> Iterator[str]:
-        """The keys that have another value in the other configuration."""
+        """The keys that have another value.
+
+        Args:
+            other: the configuration to compare with.
+        """
         mine, theirs = (dict(flat(config.model_dump(mode="python"))) for config in (self, other))
         return (key for key in mine | theirs if mine.get(key) != theirs.get(key))
 

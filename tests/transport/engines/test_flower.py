@@ -46,6 +46,7 @@ from heroes.slices.exchange import pack_tensors, unpack_tensors
 from heroes.strategies.registry import PAPER
 from heroes.transport.engines import flower
 from heroes.transport.engines.flower import FlowerEngine, client_app, engine
+from heroes.transport.engines.flower.client import age
 from heroes.transport.engines.flower.messages import content, joined, order_of, tensors_of, values_of
 
 SMALL = {"federation.clients": 8, "federation.cohort": 3, "federation.rounds": 2, "training.device": "cpu"}
@@ -440,14 +441,39 @@ def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_p
         assert 0 < entry.duration < 60
         for client in entry.clients:
             assert 0 < client.compute_seconds < entry.duration
-            assert client.compute_seconds + client.transfer_seconds + client.waiting == pytest.approx(
-                entry.duration, abs=0.05
-            )
+            parts = (client.start_seconds, client.compute_seconds, client.transfer_seconds, client.waiting)
+            assert sum(parts) == pytest.approx(entry.duration, abs=0.05)
     assert 3 <= len(state.measured) <= 4
     assert set(state.measured) <= {0, 2, 3, 5}
     status = there.fleet.status(np.arange(6), 4, 0, state.measured)
     assert "measured" in status.devices
     assert np.isfinite(status.speed).all()
+
+
+@pytest.mark.parametrize(("told", "found"), [(0.01, 0.01), (1e9, 0.0), (-1.0, 0.0), ("long", 0.0)])
+def test_in_real_time_the_start_of_a_clients_process_is_no_transfer(tiny, told, found):
+    there, here, grid = tiny(wall=WallClock())
+
+    def slow(message):
+        time.sleep(0.02)
+        return _as(grid.answer(message), started=told)
+
+    grid.instead[103] = lambda message: (
+        slow(message) if message.metadata.message_type == MessageType.TRAIN else grid.answer(message)
+    )
+    _, entry = run_round(there, here.strategy.begin(0))
+    (third,) = [client for client in entry.clients if client.client == 3]
+    assert third.start_seconds == found
+    parts = (third.start_seconds, third.compute_seconds, third.transfer_seconds, third.waiting)
+    assert sum(parts) == pytest.approx(entry.duration, abs=0.05)
+
+
+def test_a_process_knows_how_long_it_has_been_there():
+    first = age()
+    assert first is not None
+    assert 0 < first < 24 * 3600
+    time.sleep(0.05)
+    assert age() - first == pytest.approx(0.05, abs=0.5)
 
 
 def test_in_real_time_a_round_ends_at_its_deadline_or_when_enough_are_in(tiny):
