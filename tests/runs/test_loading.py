@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from representatives import representatives
+from representatives import representatives, steps
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -45,7 +45,7 @@ def folder(run: heroes.Run, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("strategy", representatives())
 def test_a_loaded_run_has_the_models_records_and_summary_of_the_run(strategy: str, tmp_path: Path) -> None:
     few = {"federation.rounds": 1, "federation.cohort": 3, "engine.name": "in_process"}
-    config = heroes.recipes.recipe("digits", strategy).changed(few)
+    config = heroes.recipes.recipe("digits", strategy).changed(few | steps(strategy, 3))
     run = heroes.run(config, out=tmp_path)
     loaded = heroes.load(tmp_path)
     assert loaded.records == run.records
