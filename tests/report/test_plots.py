@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from patience import patience
 
 from heroes.errors import RunFolderError
 from heroes.report import (
@@ -270,7 +271,7 @@ def test_without_matplotlib_one_sentence_says_what_to_install(rivals: list[RunDa
         "write_page([run], Path('/dev/null'))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=patience(240)
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith(
@@ -280,7 +281,7 @@ def test_without_matplotlib_one_sentence_says_what_to_install(rivals: list[RunDa
 
 def test_the_report_is_imported_without_matplotlib_and_without_torch() -> None:
     code = "import sys, heroes.report; sys.exit('matplotlib' in sys.modules or 'torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=patience(240)).returncode == 0
 
 
 def test_axes_of_real_time_are_called_so(make_run: Make) -> None:
