@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from heroes.report import Comparison, write_whole
-from heroes.report.measures import Spread
+from heroes.report.measures import Spread, mean_waiting
 from heroes.report.plots import (
     resources_to_targets,
     score_against_skew,
     score_against_time,
-    waiting_per_round,
 )
-from heroes.report.runs import RunData
+from heroes.report.runs import Group, RunData
 from heroes.report.study_plots import Dots, dot_plot, ranked_times
 from heroes.report.style import as_bytes
 from heroes.studies.figures import Chapter
+from heroes.studies.tables import waiting as waiting_share
 from heroes.studies.telling.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -91,22 +91,28 @@ def _curves(chapter: Chapter, waiting: bool) -> Iterator[Drawing]:
     about = ", ".join(filter(None, [chapter.plan.experiment, chapter.variant]))
     runs = _runs(found)
     yield Drawing(
-        f"{stem}-time", f"{about}: accuracy over virtual time", runs, lambda: score_against_time(found.groups)
+        f"{stem}-time",
+        f"{about}: accuracy over virtual time",
+        runs,
+        partial(score_against_time, found.groups),
     )
     if not waiting:
         return
-    yield Drawing(
-        f"{stem}-resources",
-        f"{about}: time and traffic to targets",
-        runs,
-        lambda: resources_to_targets(found),
-    )
-    yield Drawing(
-        f"{stem}-waiting",
-        f"{about}: mean waiting in each round",
-        runs,
-        lambda: waiting_per_round(found.groups),
-    )
+    both = f"{about}: time and traffic to targets"
+    yield Drawing(f"{stem}-resources", both, runs, partial(resources_to_targets, found))
+    waited = f"{about}: how long clients wait, in seconds and as a share of the round"
+    yield Drawing(f"{stem}-waiting", waited, runs, partial(_waiting_dots, found.groups))
+
+
+def _waiting_dots(groups: Sequence[Group]) -> Figure | None:
+    rows = [
+        Dots(group.label, group.strategy, tuple(Spread(tuple(map(of, group.runs))) for of in _WAITS))
+        for group in groups
+    ]
+    return dot_plot(rows, ("mean waiting in a round (s)", "of the round (%)"), (1.0, 100.0))
+
+
+_WAITS = (mean_waiting, waiting_share)
 
 
 def _runs(found: Comparison) -> tuple[RunData, ...]:
