@@ -116,6 +116,7 @@ class Federation:
     node_command: Sequence[str] = ("flower-supernode",)
     wrap: Callable[[int], Sequence[str]] = lambda number: ()  # words put before the command of node `number`
     port: int = field(default_factory=lambda: free_port())
+    node_port: int | None = None  # where nodes find the SuperLink, if not at its own
     services: list[Service] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -157,7 +158,7 @@ class Federation:
         access = self.keys.supernode(number) if self.keys else ["--insecure"]
         where = [
             "--superlink",
-            f"{self.server_for(number)}:{self.port}",
+            f"{self.server_for(number)}:{self.node_port or self.port}",
             "--host",
             HOST,
             "--port",

@@ -182,7 +182,7 @@ def test_the_commands_to_type_are_printed(tmp_path: Path) -> None:
     done = keys(tmp_path, "--nodes", "2", "--host", "fl.example.org")
     for part in (
         "flower-superlink",
-        "flower-supernode --superlink fl.example.org:8000",
+        "heroes flower node --superlink fl.example.org:8000",
         "flwr supernode register",
         "ca.key: keep it",
     ):

@@ -186,7 +186,7 @@ def _commands(folder: Path, names: Mapping[str, int], hosts: list[str], first: i
         *(["  ..."] if len(names) > 3 else []),
         "",
         f"start each node on its machine (here {one}):",
-        f"  flower-supernode --superlink {address} --root-certificates {where}/ca.crt \\",
+        f"  heroes flower node --superlink {address} --root-certificates {where}/ca.crt \\",
         f"    --auth-supernode-private-key {where}/{one}.key --node-config partition-id={number}",
     ]
 
