@@ -19,6 +19,7 @@ from typing import Any
 import command_line
 import pytest
 import torch
+from command_line import HEROES
 from loopback import records
 from mpi_launch import QUIET, SETTINGS, SMALL
 from patience import patience
@@ -30,7 +31,6 @@ from heroes.errors import ConfigError
 from heroes.transport.engines.mpi.world import world
 
 MPIEXEC = [str(Path(sys.executable).with_name("mpiexec")), "--oversubscribe"]
-HEROES = [sys.executable, "-m", "heroes.cli"]
 RUN = ["run", "digits", "--engine", "mpi", *SETTINGS]
 
 

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import HEROES
 from patience import patience
 from representatives import representatives
 from torch import nn
@@ -37,8 +37,6 @@ from heroes.slices.cuts import cut_out
 from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.in_process import InProcessEngine
 from heroes.transport.engines.processes import ProcessEngine
-
-HEROES = [sys.executable, "-m", "heroes.cli"]
 
 
 @contextmanager
