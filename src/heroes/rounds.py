@@ -34,7 +34,7 @@ from heroes.messages import (
     Update,
 )
 from heroes.server.asking import aggregated, assigned, begun, cut, taken
-from heroes.server.optimisers import averaged, optimised
+from heroes.server.optimisers import averaged, optimised, weight_of_past
 from heroes.server.pairing import Expected, Pairing
 from heroes.server.recording import Attempt, given_up, record
 from heroes.server.sampling import remembered, sampled
@@ -185,8 +185,10 @@ def optimise(
             f.optimiser, state.tensors, after.tensors, counts, state.moments, after.round
         )
         after = replace(after, tensors=tensors, moments=moments)
-    average = averaged(f.served(state), after.tensors, counts, f.average) if f.average else {}
-    return replace(after, averaged=average)
+    if not f.average:
+        return replace(after, averaged={})
+    past = weight_of_past(f.average, after.round)
+    return replace(after, averaged=averaged(f.served(state), after.tensors, counts, past))
 
 
 def begin(f: Federation) -> ServerState[Any]:

@@ -134,14 +134,14 @@ def test_trials_that_cannot_be_trained_count_as_the_worst(tmp_path: Path) -> Non
 
 def test_the_stages_on_a_tiny_budget(tmp_path: Path) -> None:
     done = heroes(
-        *("tune", "digits", "--strategies", "heroes", "--budget", "8", "--seeds", "100", *WORLD, *ONE),
+        *("tune", "digits", "--strategies", "flanc", "--budget", "8", "--seeds", "100", *WORLD, *ONE),
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     rows = [
         json.loads(line) for line in (tmp_path / "runs/tune-digits/digits.jsonl").read_text().splitlines()
     ]
-    assert {row["settings"]["strategy.tau_first"] for row in rows} >= {10, 20, 50}
+    assert {row["settings"]["strategy.tau"] for row in rows} >= {10, 20, 50}
     assert {row["settings"][RATE] for row in rows} >= {0.03, 0.1, 0.2}
     assert all(len(line) <= 120 for line in done.stdout.splitlines())
 

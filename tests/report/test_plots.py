@@ -105,7 +105,7 @@ def _bar(container: object) -> bool:
 
 
 def test_variants_of_a_strategy_share_the_colour_and_differ_in_the_line(make_run: Make) -> None:
-    folders = [make_run("a", [0.5, 0.6]), make_run("b", [0.4, 0.6], strategy__blocks="nested")]
+    folders = [make_run("a", [0.5, 0.6]), make_run("b", [0.4, 0.6], strategy__blocks="grid")]
     figure = score_against_time(group_runs(load_runs(folders)))
     assert figure is not None
     first, second = figure.axes[0].get_lines()

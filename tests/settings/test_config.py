@@ -112,6 +112,7 @@ WRONG = {
     "strategy.adaptive_tau": ["yes", 1],
     "strategy.pace": ["fast"],
     "strategy.drift": [0, -1.0, "x"],
+    "strategy.passes": [0, -1.0, "x"],
     "strategy.useful": [-0.1, 1.5, "x"],
     "strategy.deadline": ["median"],
     "strategy.tau_first": [0, 600],

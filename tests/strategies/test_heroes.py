@@ -353,6 +353,18 @@ def test_the_pace_follows_links_and_the_learning_rate_by_their_roots(world):
     assert aimed(200e3, 0.4) == pytest.approx(aimed(200e3, 0.1) / 2, rel=1e-3)
 
 
+def test_nobody_goes_over_its_examples_more_often_than_it_should(world):
+    strategy = by_default(world, one_pass=2.0)
+    plan = strategy.assign(strategy.begin(0), MIXED)
+    assert plan.facts["tau_star"] == pytest.approx(5 * 2.0)
+
+
+def test_adamw_goes_further_for_its_rate(world):
+    sgd, adamw = (by_default(world, stride=stride) for stride in (1.0, 4.0))
+    stars = [each.assign(each.begin(0), MIXED).facts["tau_star"] for each in (sgd, adamw)]
+    assert stars[0] == pytest.approx(2 * stars[1])
+
+
 def test_a_client_whose_link_leaves_it_no_time_gets_a_narrower_slice(world):
     uploads = np.array([200e3, 200e3, 200e3, 8e3])
     clients = replace(cohort([4e8] * 4), upload=uploads)

@@ -44,7 +44,9 @@ class Ground:
 
     `overlay` lays answers over the global tensors: by the mean, or a more robust way. `probes` is the number
     of batches that the configuration grants for estimates, made every `probe_every` rounds. `momentum` is
-    that of the clients' SGD, 0 for another optimiser. `up_bits` is that of `exchange`.
+    that of the clients' SGD, 0 for another optimiser, and `stride` how far a step goes for its learning rate
+    beside one of SGD. `one_pass` is how many steps the median client needs to see all its examples, None
+    where that is not known. `up_bits` is that of `exchange`.
     """
 
     family: Family
@@ -57,6 +59,8 @@ class Ground:
     probes: int = 0
     probe_every: int = 1
     momentum: float = 0.0
+    stride: float = 1.0
+    one_pass: float | None = None
     up_bits: int = 32
 
 

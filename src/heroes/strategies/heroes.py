@@ -74,9 +74,13 @@ class Heroes(Strategy):
     at tau_first, the same as it stands, or tau_first
     """
     drift: Positive = 30.0
-    """with pace = progress: a client's steps count half once their number times the learning rate is this"""
+    """with pace = progress: a client's steps count half once their number times the learning rate (of SGD; 30
+    times that of AdamW) is this
+    """
     deadline: Literal["mean", "fastest"] = "mean"
     """the length of a round: the average client does tau* steps, or the fastest client sets it"""
+    passes: Positive = 5.0
+    """with pace = progress: the most passes over its examples that the median client makes in a round"""
     tau_first: Whole = 10
     """local steps of everyone in the first round"""
     tau_min: Whole = 2
@@ -247,7 +251,7 @@ class Heroes(Strategy):
 
     def _pace(self, state: State, eta: float, mu: float, nu: float) -> Pace:
         if not self._estimates:
-            wished = self.tau_first if self.pace == "constant" else worthwhile_steps(mu, nu, eta, self.drift)
+            wished = self.tau_first if self.pace == "constant" else self._worthwhile(mu, nu, eta)
             left = max(1, self.ground.rounds - state.round)
             return Pace(self.limits.clamp(wished), left, self.pace, None)
         budget = self.ground.time_budget
@@ -263,6 +267,12 @@ class Heroes(Strategy):
             calibrated=self.pace == "calibrated",
             scale=state.memory.pace_scale,
         )
+
+    def _worthwhile(self, mu: float, nu: float, eta: float) -> float:
+        """The steps that bring the most progress a second, within so many passes over a client's examples."""
+        steps = worthwhile_steps(mu, nu, eta * self.ground.stride, self.drift)
+        one_pass = self.ground.one_pass
+        return steps if one_pass is None else min(steps, self.passes * one_pass)
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""
