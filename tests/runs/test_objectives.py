@@ -190,10 +190,9 @@ def test_clients_train_with_adamw():
     changes |= {"strategy.pace": "constant"}
     run = heroes.run(config(changes), model=partial(build, outputs=2), data=clouds())
     assert run.records[-1].missing == ()
-    assert run.records[-1].test_loss < run.records[0].test_loss
-    plain_sgd = heroes.run(
-        config({"strategy.pace": "constant"}), model=partial(build, outputs=2), data=clouds()
-    )
+    assert run.records[-1].loss < run.records[0].loss / 2
+    plain = config({"strategy.pace": "constant"})
+    plain_sgd = heroes.run(plain, model=partial(build, outputs=2), data=clouds())
     assert run.records[0].duration == plain_sgd.records[0].duration  # the clock counts gradients
 
 
