@@ -10,11 +10,13 @@ Nothing is imported until it is asked for by name. `module_at` reads parts that 
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
+from functools import cache
 from hashlib import sha256
-from importlib.metadata import EntryPoint, entry_points, packages_distributions
+from importlib.metadata import EntryPoint, EntryPoints, entry_points, packages_distributions
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +26,7 @@ from heroes.errors import ConfigError, did_you_mean, said
 
 T = TypeVar("T")
 _DIGEST = "__heroes_digest__"
+Places = tuple[tuple[str, int], ...]  # where packages are looked for, and when each last changed
 GROUPS = {
     "strategy": "heroes.strategies",
     "model": "heroes.models",
@@ -36,9 +39,27 @@ GROUPS = {
 def installed(kind: str) -> dict[str, list[EntryPoint]]:
     """What other packages bring of this kind, by name; several if packages claim the same name."""
     found: dict[str, list[EntryPoint]] = {}
-    for entry in sorted(entry_points(group=GROUPS[kind]), key=lambda each: (each.name, _package(each))):
+    for entry in sorted(_offered(GROUPS[kind], _path()), key=lambda each: (each.name, _package(each))):
         found.setdefault(entry.name, []).append(entry)
     return found
+
+
+@cache
+def _offered(group: str, places: Places) -> EntryPoints:
+    """The entry points on this path. To read the metadata of all packages takes longer than all else."""
+    return entry_points(group=group)
+
+
+def _path() -> Places:
+    """Where packages are looked for, and when something was last put there or taken away."""
+    return tuple((place, _changed(place)) for place in sys.path)
+
+
+def _changed(place: str) -> int:
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def names(kind: str, built_in: Iterable[str]) -> tuple[str, ...]:

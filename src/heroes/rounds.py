@@ -83,7 +83,8 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     timing = f.clock.elapse(plan.assignments, wanted)
     memory = remembered(f.sampler, state, plan, answers.answered, timing, answers.measured)
     residuals = state.residuals if f.feedback is None else f.feedback.keep(state.residuals, left)
-    return Attempt(plan, answers, replace(after, sampler=memory, residuals=residuals), facts, timing)
+    prices = () if f.energy is None else f.energy.prices(clients, plan.assignments)
+    return Attempt(plan, answers, replace(after, sampler=memory, residuals=residuals), facts, timing, prices)
 
 
 def sample(f: Federation, state: ServerState[M], attempt: int = 0) -> Integers:

@@ -103,7 +103,7 @@ WRONG = {
     "robust.trim": [-0.1, 0.5],
     "robust.guard": ["x"],
     "robust.guard_factor": [1, "x"],
-    "privacy.noise": [-1.0, "x", 1.0],
+    "privacy.noise": [-1.0, "x"],
     "privacy.clip": [0, -1.0],
     "privacy.delta": [0, 1],
     "privacy.source": ["dice"],
@@ -111,8 +111,10 @@ WRONG = {
     "strategy.blocks": ["gird"],
     "strategy.adaptive_tau": ["yes", 1],
     "strategy.pace": ["fast"],
+    "strategy.drift": [0, -1.0, "x"],
+    "strategy.useful": [-0.1, 1.5, "x"],
     "strategy.deadline": ["median"],
-    "strategy.tau_first": [0, 100],
+    "strategy.tau_first": [0, 600],
     "strategy.tau_min": [0, 30],
     "strategy.tau_max": [0, 5],
     "strategy.rho": [-1.0, "automatic"],
@@ -229,9 +231,15 @@ def test_step_limits_have_two_names_or_seconds_and_the_old_name_of_the_shared_on
         changed = config.changed({"strategy.step_limit": written})
         assert changed.strategy.model_dump()["step_limit"] == read
         assert parse(tomllib.loads(to_toml(changed))) == changed
-    assert config.strategy.model_dump()["step_limit"] == "shared"
+    assert config.strategy.model_dump()["step_limit"] == ("own" if name == "heroes" else "shared")
     with pytest.raises(ConfigError, match=r"strategy\.step_limit is 'owm': .*own"):
         config.changed({"strategy.step_limit": "owm"})
+
+
+def test_noise_cannot_protect_the_estimates_that_some_paces_need() -> None:
+    assert Config().changed({"privacy.noise": 1.0}).privacy.noise == 1.0
+    with pytest.raises(ConfigError, match=r"privacy\.noise is 1\.0: .*use strategy\.pace = 'progress'"):
+        Config().changed({"privacy.noise": 1.0, "strategy.pace": "calibrated"})
 
 
 def test_none_unsets_what_may_be_unset_and_nothing_else() -> None:

@@ -48,6 +48,7 @@ Out = Annotated[Path | None, typer.Option(help="The comparison folder; by defaul
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")]
 Targets = Annotated[str | None, typer.Option(help="Scores to reach (accuracy: 0 to 1), with commas between.")]
 _WHOSE = "The strategy that the others are compared with: heroes, else the first."
+Latex = Annotated[bool, typer.Option(help="Print the tables as LaTeX (booktabs) on standard output.")]
 Reference = Annotated[str | None, typer.Option(metavar="NAME", help=_WHOSE)]
 
 
@@ -72,8 +73,11 @@ def compare_command(
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
+    latex: Latex = False,
 ) -> None:
     """Run strategies side by side and compare them, or compare existing runs; nothing is run twice."""
+    if as_json and latex:
+        raise ConfigError("--json and --latex both want standard output; say one of them")
     marks = None if targets is None else [options.number(text, "--targets") for text in targets.split(",")]
     folders = [Path(thing) for thing in things]
     if not all((folder / "records.jsonl").exists() for folder in folders):
@@ -94,7 +98,7 @@ def compare_command(
     found = compare(load_runs(folders), targets=marks, reference=reference)
     if out is not None:
         write_comparison(found, out, quiet)
-    _tell(found, as_json)
+    print(found.latex(), end="") if latex else _tell(found, as_json)
 
 
 def _refuse_missing(folders: list[Path]) -> None:
@@ -200,9 +204,10 @@ def _tell(found: Comparison, as_json: bool) -> None:
 
 
 def write_comparison(found: Comparison, out: Path, quiet: bool) -> None:
-    """The comparison folder: tables as JSON and CSV, pictures, the page."""
+    """The comparison folder: tables as JSON, CSV and LaTeX, pictures, the page."""
     write_whole(out / "comparison.json", json.dumps(found.as_json(), indent=2) + "\n")
     write_whole(out / "comparison.csv", found.as_csv())
+    write_whole(out / "comparison.tex", found.latex())
     try:
         with status("drawing", quiet):
             for picture in comparison_pictures(found):

@@ -34,7 +34,11 @@ Grid = Annotated[
 ]
 Track = Annotated[
     list[str] | None,
-    typer.Option(help="Who hears of every round: csv, live (for heroes watch), or an installed one."),
+    typer.Option(
+        metavar="NAME",
+        help="Who hears of every round: csv, live (for heroes watch), tensorboard, mlflow, wandb, or an "
+        "installed one; may be repeated.",
+    ),
 ]
 Own = Annotated[
     Path | None,

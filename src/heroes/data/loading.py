@@ -44,7 +44,12 @@ DATASETS: dict[str, Loader] = {
 
 
 def load(name: str, options: DataOptions | None = None) -> Dataset:
-    """The named data set."""
+    """A data set.
+
+    Args:
+        name: one of `heroes list data`.
+        options: where it lies, and how much of it is wanted.
+    """
     options = options or DataOptions()
     if name.startswith(hugging_face.PREFIX):
         loader: Loader = partial(hugging_face.load, name)

@@ -56,10 +56,19 @@ def share_out(
 ) -> Shares | DrawnShares:
     """Share the examples out by the named partition.
 
-    `level` is its non-IID level: the percentage of gamma and by_device, dirichlet's alpha, the number of
-    classes missing or held, of shards. `size_kind` and `skew` say how unequal shares are (`sizes`). With
-    `examples_per_client` every client draws that many from all examples, and there may be more clients than
-    examples.
+    Args:
+        name: of the partition.
+        labels: of the examples, one each.
+        clients: how many share them.
+        rng: what to draw from.
+        level: its non-IID level: the percentage of gamma and by_device, dirichlet's alpha, the number of
+            classes missing or held, of shards.
+        owners: who made each example, for natural.
+        device_of: the device class of every client, for by_device.
+        examples_per_client: every client draws that many from all examples, and there may be more clients
+            than examples.
+        size_kind: how unequal shares are (`sizes`).
+        skew: by how much.
     """
     if name not in PARTITIONS:
         raise DataError(f"data.partition is {name!r}: {did_you_mean(name, PARTITIONS)}")

@@ -43,7 +43,14 @@ def verify(
     source: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
-    """Load all of the named data set, and compare its content with the official one if that is known."""
+    """Load all of a data set, and compare its content with the official one if that is known.
+
+    Args:
+        name: of the data set.
+        directory: the data directory, if not the usual one.
+        source: where it lies, if not there.
+        progress: hears how far it is.
+    """
     public_data(name)
     options = DataOptions(
         directory=data_directory(directory), source=Path(source) if source else None, progress=progress

@@ -12,7 +12,7 @@ from heroes.errors import ConfigError, RunFolderError
 from heroes.report.records import read_config
 from heroes.report.runs import flat
 from heroes.runs.folder import CONFIG, read_origins
-from heroes.settings.config import Config, keys, parse
+from heroes.settings.config import Config, keys, parse_kept
 from heroes.settings.toml_files import counted
 from heroes.strategies import registry
 
@@ -27,6 +27,7 @@ MAY_CHANGE = (
     "engine.",
     "evaluation.",
     "checkpoint.",
+    "tracking.",
     "own.",
 )
 """What may be different when a run goes on: when it ends, who carries it and how it is watched."""
@@ -73,7 +74,7 @@ def of_folder(folder: Path, own: Own = NOTHING) -> Config:
         raise ConfigError(f"the run in {str(folder)!r} used the strategy {name!r}, {_missing(folder)}")
     kind = own.strategy_class if name == given else registry.find(name) if isinstance(name, str) else None
     _check_whole(folder, set(flat(tree)), [key for key, *_ in keys(kind)])
-    return parse(tree, own.strategy_class)
+    return parse_kept(tree, own.strategy_class)
 
 
 def brought(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Own:

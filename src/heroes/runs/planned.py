@@ -8,7 +8,7 @@ from pathlib import Path
 from heroes.errors import RunFolderError
 from heroes.report.records import read_config, read_records
 from heroes.settings.config import Config, parse
-from heroes.settings.sections import EngineConfig, OwnConfig
+from heroes.settings.sections import EngineConfig, OwnConfig, TrackingConfig
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Planned:
 
 
 def _in_essence(config: Config) -> Config:
-    """The configuration without its engine, and without where a file of the user's own lies: neither changes
-    the outcome of a run.
+    """The configuration without what does not change the outcome of a run: its engine, its trackers, and
+    where a file of the user's own lies.
     """
-    return config.model_copy(update={"engine": EngineConfig(), "own": OwnConfig(digest=config.own.digest)})
+    own = OwnConfig(digest=config.own.digest)
+    return config.model_copy(update={"engine": EngineConfig(), "tracking": TrackingConfig(), "own": own})

@@ -105,16 +105,27 @@ def _experiment(
     config = Config(experiment=name, seed=seed)
     chosen = config if strategy is None else config.with_strategy(strategy)
     asked = {} if rounds is None else {"federation.rounds": rounds}
-    return chosen.changed({**settings, **tuned(name, chosen.strategy), **asked})
+    return chosen.changed({**chosen.strategy.companions, **settings, **tuned(name, chosen.strategy), **asked})
 
 
 def tuned(experiment: str, strategy: Strategy) -> dict[str, Any]:
-    """The settings that suit a strategy on an experiment: what it says itself, then what was tuned for it."""
+    """The settings that suit a strategy on an experiment: what it says itself, then what was tuned for it.
+
+    Args:
+        experiment: its name.
+        strategy: the strategy, with whatever settings.
+    """
     return {**strategy.tuned.get(experiment, {}), **tuned_files.shipped(experiment).get(strategy.name, {})}
 
 
 def paper(experiment: str, *, rounds: int = 600, seed: int = 0) -> Config:
-    """An experiment as near to the paper's text as can be: no norm, free blocks, the literal pace."""
+    """An experiment as near to the paper's text as can be: no norm, free blocks, the literal pace.
+
+    Args:
+        experiment: its name.
+        rounds: how many.
+        seed: of everything that is drawn.
+    """
     config = recipe(experiment)
     return config.changed(
         {
@@ -144,7 +155,12 @@ EXPERIMENTS: dict[str, Callable[..., Config]] = {
 
 
 def recipe(experiment: str, strategy: Chosen | None = None) -> Config:
-    """The configuration of an experiment by name, tuned for a strategy."""
+    """The configuration of an experiment by name.
+
+    Args:
+        experiment: its name, as `heroes list` has it.
+        strategy: for which it is tuned; by default Heroes.
+    """
     if experiment not in EXPERIMENTS:
         raise ConfigError(
             f"unknown experiment {experiment!r}: {did_you_mean(experiment, EXPERIMENTS)}; or give the path "

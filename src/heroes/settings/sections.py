@@ -251,7 +251,9 @@ class FleetConfig(Section):
     jitter: Annotated[float, Field(ge=0, le=0.5)] | None = None
     """relative deviation of step times, instead of the fleet's own"""
     csv: str | None = None
-    """a file with a fleet of your own: device, gflops, and optionally share, upload_mbps, download_mbps"""
+    """a file with a fleet of your own: device, gflops, and optionally share, upload_mbps, download_mbps,
+    joules_per_flop, joules_per_byte_up, joules_per_byte_down
+    """
     count_download: bool = True
     """whether the clock counts downloads"""
     cost: Literal["flops", "priced"] = "flops"
@@ -439,3 +441,10 @@ class CheckpointConfig(Section):
 
     every: Annotated[int, Field(ge=0)] = 1
     """write a checkpoint after every so many rounds, and at the end; 0 is never"""
+
+
+class TrackingConfig(Section):
+    """Who hears of every round, besides the run folder."""
+
+    trackers: tuple[str, ...] = ()
+    """trackers by name: csv, live, bar, tensorboard, mlflow, wandb, or those of other packages"""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def shipped(experiment: str) -> Tuned:
     """The settings that come with an experiment; none where it has no file."""
     path = _SHIPPED / f"{experiment}.toml"
     return read(path) if experiment.isidentifier() and path.is_file() else {}
+
+
+def provenance(experiment: str) -> str:
+    """Where an experiment's settings come from, as the comment on top of their file says."""
+    path = _SHIPPED / f"{experiment}.toml"
+    if not path.is_file():
+        return "The recipe's, none tuned."
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = [line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines)]
+    return " ".join(comment) or "Not said."
 
 
 def applied(config: Config, path: Path, given: Tuned) -> Config:

@@ -21,7 +21,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import TypeVar
 
-from heroes.errors import HeroesError, TrainingError
+from heroes.errors import HeroesError, TrainingError, said
 from heroes.messages import RoundRecord
 from heroes.runs.planned import Planned
 from heroes.settings import toml_text
@@ -147,4 +147,6 @@ def _made(text: str, folder: Path, begun: bool, stop: Event) -> Ended:
         return Ended(time.monotonic() - began, str(error), error.exit_code)
     except KeyboardInterrupt:
         return Ended(time.monotonic() - began, "interrupted", 130)
+    except Exception as error:  # one run's failure must not end the others
+        return Ended(time.monotonic() - began, said(error), TrainingError.exit_code)
     return Ended(time.monotonic() - began)
