@@ -127,8 +127,9 @@ def test_resume_refuses_a_file_that_has_changed_or_is_gone_unless_it_is_named_ag
 
 
 def test_compare_takes_the_strategy_by_its_name_and_sees_that_the_file_changed(
-    parts: Write, tmp_path: Path
+    parts: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(comparing, "write_comparison", lambda *_: None)  # pictures take long
     file, out = parts(PARTS + STRATEGY), tmp_path / "both"
     words = ["compare", "digits", *WORLD, "--rounds", 1, "--strategies", "halves,fedavg", "--out", out]
     assert "halves" in said(*words, "--own", file, "--quiet")
