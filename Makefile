@@ -11,9 +11,13 @@ FUZZ_VENV := .venv-fuzz
 FUZZ_READY := $(FUZZ_VENV)/.ready
 MPICH_VENV := .venv-mpich
 MPICH_READY := $(MPICH_VENV)/.ready
+SITE_VENV := .venv-site
+SITE_READY := $(SITE_VENV)/.ready
+DIST_VENV := .venv-dist
+DIST_READY := $(DIST_VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports browser hosts pytest test-slow test-deploy fuzz bench docs format clean
+.PHONY: help setup run test lint types imports browser hosts gate pytest test-slow test-deploy fuzz bench docs results site dist format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -66,12 +70,16 @@ pytest: setup browser ## the tests alone
 test-slow: setup $(SLOW_READY) ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow
 
-test-deploy: setup hosts $(MPICH_READY) ## deployed federations: TLS, node keys, machines that die, cut links
+test-deploy: setup hosts gate $(MPICH_READY) ## deployed federations: TLS, node keys, machines that die, cut links
 	@$(BIN)/python -m pytest -m deploy
 
 hosts: ## iproute2, by which the tests make hosts with addresses of their own
 	@command -v ip > /dev/null || { [ "$$(id -u)" = 0 ] || { echo "the tests need iproute2: as root say apt-get install -y iproute2"; exit 1; }; \
 		echo "installing iproute2"; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq iproute2 > /dev/null; }
+
+gate: ## nginx, which the tests put before a SuperLink
+	@command -v nginx > /dev/null || { [ "$$(id -u)" = 0 ] || { echo "the tests need nginx: as root say apt-get install -y nginx-light"; exit 1; }; \
+		echo "installing nginx"; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nginx-light > /dev/null; }
 
 $(MPICH_READY): constraints.txt
 	@echo "setting up $(MPICH_VENV)"
@@ -99,9 +107,32 @@ $(BENCH_READY): pyproject.toml constraints.txt benchmarks/requirements.txt
 
 docs: setup ## write the pages that are made from the code
 	@$(BIN)/python tools/config_page.py > docs/config.md
+	@$(BIN)/python tools/cite_page.py > docs/cite.md
+
+site: $(SITE_READY) ## build the documentation site into build/site, from docs/ and the docstrings; needs no network
+	@$(SITE_VENV)/bin/sphinx-build -q -W --keep-going -b html docs build/site
+	@echo "build/site/index.html"
+
+$(SITE_READY): pyproject.toml constraints.txt tools/site-requirements.txt
+	@echo "setting up $(SITE_VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(SITE_VENV)
+	@$(SITE_VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -r tools/site-requirements.txt
+	@touch $(SITE_READY)
+
+dist: $(DIST_READY) ## build wheel and sdist, check them, and use the wheel in an empty environment
+	@$(DIST_VENV)/bin/python tools/dist.py $(DIST_VENV)/empty
+
+$(DIST_READY): tools/dist-requirements.txt
+	@echo "setting up $(DIST_VENV)"
+	@$(PYTHON) -m venv $(DIST_VENV)
+	@$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check -r tools/dist-requirements.txt
+	@touch $(DIST_READY)
+
+results: setup ## write the pages and pictures that are made from results/
+	@$(BIN)/heroes reproduce page --out .
 
 format: setup ## lay the code out
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(BENCH_VENV) $(FUZZ_VENV) $(MPICH_VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(FUZZ_VENV) $(MPICH_VENV) $(SITE_VENV) $(DIST_VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist src/*.egg-info

@@ -113,8 +113,10 @@ class Federation:
     # the address at which node `number` finds the SuperLink
     server_for: Callable[[int], str] = lambda number: HOST
     node_config: Callable[[int], str] = lambda number: ""  # what node `number` is told beside its number
+    node_command: Sequence[str] = ("flower-supernode",)
     wrap: Callable[[int], Sequence[str]] = lambda number: ()  # words put before the command of node `number`
     port: int = field(default_factory=lambda: free_port())
+    node_port: int | None = None  # where nodes find the SuperLink, if not at its own
     services: list[Service] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -156,14 +158,14 @@ class Federation:
         access = self.keys.supernode(number) if self.keys else ["--insecure"]
         where = [
             "--superlink",
-            f"{self.server_for(number)}:{self.port}",
+            f"{self.server_for(number)}:{self.node_port or self.port}",
             "--host",
             HOST,
             "--port",
             str(free_port()),
         ]
         command = [
-            "flower-supernode",
+            *self.node_command,
             *where,
             *access,
             "--node-config",

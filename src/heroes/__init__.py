@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from heroes.settings import recipes
     from heroes.settings.config import Config
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Config": "heroes.settings.config",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,21 +54,44 @@ class Strategy(Protocol[M]):
         """The widths it can serve, narrowest first; the last is the complete model."""
 
     def begin(self, seed: int) -> ServerState[M]:
-        """The state before the first round."""
+        """The state before the first round.
+
+        Args:
+            seed: from which the first tensors are drawn.
+        """
 
     def assign(self, state: ServerState[M], cohort: Cohort) -> Plan:
-        """Width, blocks and tau for every client of the cohort, in the cohort's order."""
+        """Width, blocks and tau for every client of the cohort, in the cohort's order.
+
+        Args:
+            state: what the server remembers.
+            cohort: the clients of this round, and how fast they are.
+        """
 
     def cut(self, selection: Selection) -> Cut:
-        """Where the tensors of a selection lie in the global tensors."""
+        """Where the tensors of a selection lie in the global tensors.
+
+        Args:
+            selection: which part of the model it is.
+        """
 
     def selection(self, width: int) -> Selection:
-        """The part of the global model to use as a model of this width."""
+        """The part of the global model to use as a model of this width.
+
+        Args:
+            width: one of `widths`.
+        """
 
     def aggregate(
         self, state: ServerState[M], plan: Plan, answers: Iterable[tuple[Assignment, Update]]
     ) -> tuple[ServerState[M], Facts]:
-        """The state after the round, from the answers in plan order, taken one at a time."""
+        """The state after the round, from the answers in plan order, taken one at a time.
+
+        Args:
+            state: before the round.
+            plan: what `assign` gave.
+            answers: every assignment whose update counts, with the update; they stream, so look at each once.
+        """
 
 
 @dataclass(frozen=True)
@@ -100,12 +123,22 @@ class Sampler(Protocol):
     def sample(
         self, state: ServerState[Any], candidates: Integers, wanted: int, rng: np.random.Generator
     ) -> Integers:
-        """At most `wanted` different clients out of the candidates, in any order; at least one."""
+        """At most `wanted` different clients out of the candidates, in any order; at least one.
+
+        Args:
+            state: what the server remembers; this sampler's part of it is `state.sampler`.
+            candidates: the clients that can be asked, in ascending order.
+            wanted: how many are asked for.
+            rng: what to draw from, so that a seed repeats a run.
+        """
 
     def remember(self, state: ServerState[Any], plan: Plan, outcomes: Sequence[Outcome]) -> Any:
-        """Its memory after a round, from the state before it, its plan and its outcomes.
+        """Its memory after a round.
 
-        There is an outcome for every client whose update counted, in plan order.
+        Args:
+            state: before the round.
+            plan: who was asked to do what.
+            outcomes: one for every client whose update counted, in plan order.
         """
 
 
@@ -113,10 +146,20 @@ class Availability(Protocol):
     """Who can be asked, and when."""
 
     def candidates(self, clients: int, seconds: float) -> Integers:
-        """Which of this many clients can be asked at this time, in ascending order."""
+        """Which of this many clients can be asked at this time, in ascending order.
+
+        Args:
+            clients: how many there are.
+            seconds: the time, since the run began.
+        """
 
     def wait(self, needed: int, seconds: float) -> float:
-        """How many seconds from this time it takes until so many clients can be asked."""
+        """How many seconds from this time it takes until so many clients can be asked.
+
+        Args:
+            needed: how many.
+            seconds: the time, since the run began.
+        """
 
 
 class Devices(Protocol):
@@ -130,7 +173,11 @@ class Devices(Protocol):
     ) -> Cohort:
         """How fast these clients are at the start of a round, or of another attempt at it.
 
-        `known` is what was measured before; simulated devices depend on it only where plans go by it.
+        Args:
+            clients: their numbers.
+            round_number: counts from 1.
+            attempt: above 0 where the round was begun before.
+            known: what was measured before; simulated devices depend on it only where plans go by it.
         """
 
 
@@ -148,7 +195,13 @@ class ServerOptimiser(Protocol):
     def step(
         self, change: Tensor, moments: Mapping[str, Tensor], round_number: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The step to take instead of this change, and the moments after it; rounds count from 1."""
+        """The step to take instead of this change, and the moments after it; rounds count from 1.
+
+        Args:
+            change: of one tensor, the mean over clients.
+            moments: of that tensor, by name.
+            round_number: of the round that is being ended, from 1.
+        """
 
 
 class Loss(Protocol):
@@ -159,16 +212,35 @@ class Loss(Protocol):
         """What it is called in messages."""
 
     def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of a batch as one number, which training lowers."""
+        """The loss of a batch as one number, which training lowers.
+
+        Args:
+            outputs: of the model, for a batch.
+            targets: of the batch.
+        """
 
     def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of every prediction in a test; the test loss is their mean."""
+        """The loss of every prediction in a test; the test loss is their mean.
+
+        Args:
+            outputs: of the model, for a batch.
+            targets: of the batch.
+        """
 
     def aligned(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs and targets as metrics read them: (m, classes) and (m,), or both of one shape."""
+        """Outputs and targets as metrics read them: (m, classes) and (m,), or both of one shape.
+
+        Args:
+            outputs: of the model, for a batch.
+            targets: of the batch.
+        """
 
     def check(self, targets: Tensor) -> None:
-        """Raise a DataError if this loss cannot learn from data with these targets."""
+        """Raise a DataError if this loss cannot learn from data with these targets.
+
+        Args:
+            targets: all of the training or of the test set.
+        """
 
 
 class Metric(Protocol):
@@ -187,13 +259,27 @@ class Metric(Protocol):
         """Whether a good model has a low value."""
 
     def start(self, outputs: Tensor, targets: Tensor) -> Any:
-        """The statistic of one chunk."""
+        """The statistic of one chunk.
+
+        Args:
+            outputs: of the model, as the loss aligns them.
+            targets: the same.
+        """
 
     def merge(self, first: Any, second: Any) -> Any:
-        """The statistic of two neighbouring chunks together."""
+        """The statistic of two neighbouring chunks together.
+
+        Args:
+            first: that of the earlier chunk.
+            second: that of the later one.
+        """
 
     def finish(self, statistic: Any) -> float:
-        """The value, from the statistic of all chunks."""
+        """The value, from the statistic of all chunks.
+
+        Args:
+            statistic: all of them, merged.
+        """
 
 
 class LocalOptimiser(Protocol):
@@ -203,6 +289,9 @@ class LocalOptimiser(Protocol):
         """Start a round, with no memory of earlier ones.
 
         Call the returned function with the learning rate after every `backward`; it moves the parameters.
+
+        Args:
+            parameters: of the client's model.
         """
 
 
@@ -215,20 +304,34 @@ class Engine(Protocol):
     def run(
         self, plan: Sequence[Assignment], make_task: Callable[[Assignment], Task]
     ) -> Iterator[Update | Lost]:
-        """Train every assignment and yield updates in any order; a `Lost` says why one is missing."""
+        """Train every assignment and yield updates in any order; a `Lost` says why one is missing.
+
+        Args:
+            plan: what each client is to do.
+            make_task: gives an assignment its tensors; call it when a task is sent, not before.
+        """
 
     def score(self, tensors: Tensors, width: int, *, sample: bool = False) -> Callable[[], Score]:
         """Begin to test the model of this width with these tensors; the returned function gives its score.
 
         Until that is called, the engine may test whenever it likes, for example beside the next round.
-        `sample` asks for a test on `FederatedData.sample` only; it is used with `evaluation.sample` alone.
+
+        Args:
+            tensors: of the model, at this width.
+            width: of the model.
+            sample: test on `FederatedData.sample` only; it is used with `evaluation.sample` alone.
         """
 
     def present(self) -> npt.NDArray[np.bool_] | None:
         """Which clients can be asked now, after waiting for some if necessary; None is everybody."""
 
     def hand_out(self, tensors_of_width: Callable[[int], Tensors], widths: Sequence[int]) -> None:
-        """Give the final model, at one of these widths, to clients that keep one; return when done."""
+        """Give the final model, at one of these widths, to clients that keep one; return when done.
+
+        Args:
+            tensors_of_width: gives the model at a width.
+            widths: those that are served, narrowest first.
+        """
 
 
 @dataclass(frozen=True)
@@ -244,6 +347,14 @@ class Measurement:
     first: tuple[float, float] | None = None  # FLOP/s and seconds besides that the mean starts from, if any
 
 
+class Spent(NamedTuple):
+    """The seconds that a client spent on each part of a round."""
+
+    computing: float
+    travelling: float
+    starting: float = 0.0
+
+
 class Tracker(Protocol):
     """Hears of a run as it happens, and tells others: a file, a dashboard."""
 
@@ -257,7 +368,11 @@ class Tracker(Protocol):
         """
 
     def round(self, record: RoundRecord) -> None:
-        """A round is over."""
+        """A round is over.
+
+        Args:
+            record: what is written down of it.
+        """
 
     def end(self) -> None:
         """The run is over, however it ended."""
@@ -267,13 +382,13 @@ class Tracker(Protocol):
 class Timing:
     """What a round took: its duration T, and when the server heard of each client, in plan order.
 
-    `finished` is at most T. `spent` is how many seconds clients computed and how many things travelled, if
-    that was measured. `measured` is what was learned of clients, late ones too, in the order it was heard.
+    `finished` is at most T. `spent` is what clients spent their seconds on, if that was measured. `measured`
+    is what was learned of clients, late ones too, in the order it was heard.
     """
 
     duration: float
     finished: Floats
-    spent: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    spent: Mapping[int, Spent] = field(default_factory=dict)
     measured: tuple[Measurement, ...] = ()
 
     @property
@@ -292,7 +407,17 @@ class Clock(Protocol):
         """What its seconds are: virtual, or wall."""
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
-        """Before a plan is carried out: the clients not to ask, since their updates would be late."""
+        """Before a plan is carried out: the clients not to ask, since their updates would be late.
+
+        Args:
+            plan: of this round.
+            wanted: updates with which the round ends.
+        """
 
     def elapse(self, plan: Sequence[Assignment], wanted: int) -> Timing:
-        """After a round: what carrying out this plan took. Each measurement is returned once."""
+        """After a round: what carrying out this plan took. Each measurement is returned once.
+
+        Args:
+            plan: of this round.
+            wanted: updates with which the round ends.
+        """

@@ -199,6 +199,7 @@ class ClientRecord:
     loss: float | None
     samples: int | None
     energy: float | None = None  # joules, estimated; None: not known
+    start_seconds: float = 0.0  # until the process of a deployed client could train; not part of a transfer
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""The shortest deployment there is: no TLS, two nodes, two rounds."""
+"""The shortest deployment there is: no TLS, two nodes that import once, two rounds."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from loopback import Federation, members, records
 
 @pytest.mark.timeout(600)
 def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> None:
-    with Federation(tmp_path / "federation") as federation:
+    command = (sys.executable, "-m", "heroes.cli", "flower", "node")
+    with Federation(tmp_path / "federation", node_command=command) as federation:
         federation.superlink()
         for number in range(2):
             federation.supernode(number)

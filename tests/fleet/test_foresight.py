@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from representatives import representatives
+from representatives import representatives, steps
 
 import heroes
 from heroes.contracts import Measurement
@@ -77,7 +77,7 @@ def test_the_clock_charges_what_clients_take_today(world):
     assert timing.finished.tolist() == pytest.approx((computing + travelling).tolist())
     assert timing.duration == pytest.approx((computing + travelling).max())
     assert [timing.spent[client] for client in (6, 2)] == [
-        pytest.approx(pair) for pair in zip(computing.tolist(), travelling.tolist(), strict=True)
+        pytest.approx((*pair, 0.0)) for pair in zip(computing.tolist(), travelling.tolist(), strict=True)
     ]
     noted = {one.client: one for one in timing.measured}
     for n, client in enumerate((6, 2)):
@@ -178,6 +178,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path, name):
             "model.max_width": 2,
             "data.test_limit": 20,
         }
+        | steps(name, 3)
     )
     whole = heroes.run(config, out=tmp_path / "run")
     assert whole.state.measured

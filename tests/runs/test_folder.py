@@ -61,6 +61,7 @@ def test_the_environment_is_written_down(finished: heroes.Run) -> None:
     environment = json.loads((finished.folder / "environment.json").read_text())
     assert environment["torch"].startswith("2.")
     assert environment["python"].startswith("3.")
+    assert environment["heroes-fl"] == heroes.__version__
 
 
 def test_a_folder_that_holds_a_run_is_refused_unless_told(tmp_path: Path) -> None:

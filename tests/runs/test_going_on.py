@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import command_line
 import pytest
 from safetensors import safe_open
 
@@ -325,8 +324,7 @@ def test_a_run_with_the_old_name_of_the_shared_step_limit_goes_on(folder: Path) 
 
 def test_the_command_says_what_it_mended(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    command = [sys.executable, "-m", "heroes.cli", "resume", str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = command_line.heroes("resume", str(folder))
     assert ended.returncode == 0, ended.stderr
     assert "the run was finished, but model.safetensors was missing; it is written now" in ended.stderr
 

@@ -10,7 +10,6 @@ from statistics import fmean
 
 import pytest
 import torch
-from sklearn.datasets import load_diabetes
 from torch import nn
 
 import heroes
@@ -47,6 +46,8 @@ def build(width, inputs=10, outputs=1):
 @pytest.fixture(scope="module")
 def diabetes():
     """How ill 442 people are a year later: scaled to mean 0 and deviation 1."""
+    from sklearn.datasets import load_diabetes
+
     found = load_diabetes()
     inputs = torch.tensor(found.data, dtype=torch.float32) * 20
     targets = torch.tensor((found.target - found.target.mean()) / found.target.std(), dtype=torch.float32)

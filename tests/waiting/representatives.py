@@ -1,4 +1,6 @@
-"""One strategy for each thing that engines must carry: tests that take long try these, not all."""
+"""One strategy for each thing that engines must carry: tests that take long try these, not all, and with few
+local steps.
+"""
 
 from __future__ import annotations
 
@@ -15,3 +17,8 @@ def representatives() -> list[str]:
         needs = duties.probes > 0, strategy.sampler() is not None, tuple(kind.requires)
         found.setdefault((kind.holds, *asked, *needs), name)
     return list(found.values())
+
+
+def steps(name: str, tau: int) -> dict[str, int]:
+    """The setting by which a strategy does, or begins with, so many local steps."""
+    return {"strategy.tau" if "tau" in BUILT_IN[name].model_fields else "strategy.tau_first": tau}

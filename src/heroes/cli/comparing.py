@@ -63,6 +63,7 @@ def compare_command(
     engine: options.Engine = None,
     rounds: options.Rounds = None,
     settings: options.Settings = None,
+    own: options.Own = None,
     grid: options.Grid = None,
     tuned: Tuned = None,
     out: Out = None,
@@ -88,7 +89,7 @@ def compare_command(
             "federation.time_budget": until_time,
             "federation.traffic_budget": until_traffic,
         }
-        asked = _Asked(things[0], settings, named, tuned, out)
+        asked = _Asked(things[0], settings, named, tuned, own, out)
         planned = list(asked.runs(strategies, seeds, combinations(parse_grid(grid or []))))
         _refuse_mpi(planned)
         _run_all(planned, jobs, overwrite, quiet)
@@ -115,11 +116,12 @@ class _Asked:
     settings: list[str] | None
     named: Mapping[str, object]
     tuned: Path | None
+    own: Path | None
     out: Path | None
 
     def runs(self, strategies: str, seeds: str, variants: Sequence[Settings]) -> Iterator[Planned]:
         """Every strategy with every variant and every seed."""
-        names = options.strategy_names(strategies)
+        names = options.strategy_names(strategies, self.own)
         for seed in dict.fromkeys(part.strip() for part in seeds.split(",")):
             chosen = {**self.named, "seed": int(options.number(seed, "--seeds", whole=True))}
             for name in names:
@@ -127,7 +129,7 @@ class _Asked:
                     yield self._run(name, variant, chosen)
 
     def _run(self, strategy: str, variant: Settings, named: Mapping[str, object]) -> Planned:
-        config = options.configuration(self.experiment, strategy, self.settings, named, self.tuned)
+        config = options.configuration(self.experiment, strategy, self.settings, named, self.tuned, self.own)
         config = varied(config, variant)
         words = [word for part in parts(variant) for word in part]
         folder = self.out or Path("runs") / options.folder_name("compare", config.experiment)

@@ -56,14 +56,14 @@ class KeyFolder:
     def server_certificate(self) -> Path:
         return self.path / "server.crt"
 
-    def node_key(self, number: int) -> Path:
-        return self.path / f"node-{number}.key"
+    def node_key(self, name: str) -> Path:
+        return self.path / f"{name}.key"
 
-    def node_public(self, number: int) -> Path:
-        return self.path / f"node-{number}.pub"
+    def node_public(self, name: str) -> Path:
+        return self.path / f"{name}.pub"
 
 
-def make_all(folder: Path, nodes: range, hosts: list[str], days: int, overwrite: bool) -> list[Path]:
+def make_all(folder: Path, nodes: list[str], hosts: list[str], days: int, overwrite: bool) -> list[Path]:
     """Make the authority, the server's certificate and the nodes' keys; the files that were written."""
     names, files = alternative_names(hosts), KeyFolder(folder)
     server = [files.ca_key, files.ca_certificate, files.server_key, files.server_certificate]
@@ -76,7 +76,7 @@ def make_all(folder: Path, nodes: range, hosts: list[str], days: int, overwrite:
     return [*server, *_write_nodes(files, nodes)]
 
 
-def make_nodes(folder: Path, nodes: range, overwrite: bool) -> list[Path]:
+def make_nodes(folder: Path, nodes: list[str], overwrite: bool) -> list[Path]:
     """Make keys of further nodes; the authority and the server's certificate stay as they are."""
     files = KeyFolder(folder)
     _refuse_existing(folder, _node_files(files, nodes), overwrite)
@@ -126,8 +126,8 @@ def _refuse_existing(folder: Path, wanted: list[Path], overwrite: bool) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _node_files(files: KeyFolder, nodes: range) -> list[Path]:
-    return [path for number in nodes for path in (files.node_key(number), files.node_public(number))]
+def _node_files(files: KeyFolder, nodes: list[str]) -> list[Path]:
+    return [path for name in nodes for path in (files.node_key(name), files.node_public(name))]
 
 
 def _authority(key: ec.EllipticCurvePrivateKey, days: int) -> x509.Certificate:
@@ -200,16 +200,16 @@ def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
-def _write_nodes(files: KeyFolder, nodes: range) -> list[Path]:
-    for number in nodes:
+def _write_nodes(files: KeyFolder, nodes: list[str]) -> list[Path]:
+    for name in nodes:
         key = ec.generate_private_key(ec.SECP384R1())
         _write(
-            files.node_key(number),
+            files.node_key(name),
             key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()),
             PRIVATE,
         )
         public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-        _write(files.node_public(number), public + f" node-{number}\n".encode(), PUBLIC)
+        _write(files.node_public(name), public + f" {name}\n".encode(), PUBLIC)
     return _node_files(files, nodes)
 
 

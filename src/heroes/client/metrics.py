@@ -227,8 +227,10 @@ class Directed:
 def metric(function: Any, *, lower_is_better: bool = False) -> Directed:
     """Say of a metric of your own whether lower values are better.
 
-    `function` takes the outputs and targets of the whole test set and gives one number; or it is an object
-    with the methods of `heroes.contracts.Metric`, for test sets whose outputs do not fit into memory.
+    Args:
+        function: takes the outputs and targets of the whole test set and gives one number; or it is an object
+            with the methods of `heroes.contracts.Metric`, for test sets whose outputs do not fit into memory.
+        lower_is_better: as of an error.
 
     >>> worst = metric(lambda outputs, targets: (outputs - targets).abs().max(), lower_is_better=True)
     >>> float(worst(torch.tensor([1.0, 4.0]), torch.tensor([1.5, 2.0])))

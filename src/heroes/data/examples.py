@@ -193,7 +193,11 @@ class FederatedData:
 
 
 def from_dataset(dataset: Dataset[Any]) -> Examples:
-    """Examples from any torch Dataset whose items are (input, target): a class, a number or a tensor."""
+    """Examples from any torch Dataset.
+
+    Args:
+        dataset: its items are (input, target), where a target is a class, a number or a tensor.
+    """
     length = len(dataset)  # type: ignore[arg-type]
     pairs = [dataset[i] for i in range(length)]
     if not pairs:

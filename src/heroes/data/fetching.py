@@ -40,8 +40,13 @@ def get(
 ) -> Path:
     """Put the named data set into the data directory and return its folder.
 
-    `source` is a file, a folder, or an address: of one file, or, ending in a slash, of the place where all
-    the files are.
+    Args:
+        name: of the data set.
+        directory: the data directory, if not the usual one.
+        source: a file, a folder, or an address: of one file, or, ending in a slash, of the place where all
+            the files are.
+        progress: hears how far it is.
+        patience: how long to try.
     """
     data = public_data(name)
     folder = data_directory(directory) / name

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heroes.contracts import Timing
+from heroes.contracts import Spent, Timing
 from heroes.fleet.faults import GONE, Faults
 from heroes.fleet.foresight import Today
 from heroes.messages import Assignment, Lost
@@ -63,7 +63,7 @@ class VirtualClock:
         ]
         timing = Timing(duration, np.minimum(heard, duration))
         if self.today is not None:
-            spent = {a.client: (a.compute_seconds, a.transfer_seconds) for a in plan}
+            spent = {a.client: Spent(a.compute_seconds, a.transfer_seconds) for a in plan}
             noted = arriving[:wanted]
             measured = self.today.measured([plan[n] for n in noted], heard[noted].tolist())
             timing = replace(timing, spent=spent, measured=measured)

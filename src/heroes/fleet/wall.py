@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heroes.contracts import Known, Measurement, Timing
+from heroes.contracts import Known, Measurement, Spent, Timing
 from heroes.errors import RunFolderError
 from heroes.fleet.clock import closing_time
 from heroes.fleet.devices import Fleet
@@ -33,7 +33,7 @@ class WallClock:
         self._limit = float("inf")
         self._wanted = 0
         self._heard: dict[int, float] = {}
-        self._spent: dict[int, tuple[float, float]] = {}
+        self._spent: dict[int, Spent] = {}
         self._measured: list[Measurement] = []  # since the last round was over
 
     @property
@@ -53,8 +53,8 @@ class WallClock:
         self._limit = closing_time(plan, self.deadline, None if guessed else self.deadline_factor)
         return ()
 
-    def hear(self, client: int, spent: tuple[float, float] | None = None) -> None:
-        """This client's answer is in; `spent` may say how long it computed and how long things travelled."""
+    def hear(self, client: int, spent: Spent | None = None) -> None:
+        """This client's answer is in; `spent` may say what it spent its time on."""
         self._heard[client] = self.now
         if spent is not None:
             self._spent[client] = spent

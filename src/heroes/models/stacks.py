@@ -22,6 +22,11 @@ def stacked(
     that reads 16 and 8 channels per width, one after the other, is `stacked(nn.Conv2d(24 * width, ...),
     inputs=[16 * width, 8 * width])`. A norm over them is told by `outputs`. Each part is then split into
     channel groups by itself. Torch's own recurrent layers, cells and attention need no declaration.
+
+    Args:
+        module: the layer.
+        outputs: the parts of its output axis.
+        inputs: the parts of its input axis.
     """
     module._heroes_parts = _given("outputs", outputs), _given("inputs", inputs)  # type: ignore[assignment]
     return module

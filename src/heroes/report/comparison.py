@@ -17,7 +17,8 @@ from heroes.report.runs import Group
 from heroes.report.tables import Table
 
 # ratios to the reference, and what they are of
-RATIOS: Mapping[str, str] = {"speed-up": "seconds", "less traffic": "traffic", "less energy": "energy"}
+SPEED_UP, LESS_TRAFFIC = "speed-up", "less traffic"
+RATIOS: Mapping[str, str] = {SPEED_UP: "seconds", LESS_TRAFFIC: "traffic", "less energy": "energy"}
 BEST, MEAN = "best of the others", "geometric mean"  # what ratios are against, besides single strategies
 STUDY = "study"  # the unit of an epsilon that stands for a run with secret noise
 _SAMPLED = (

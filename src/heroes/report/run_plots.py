@@ -12,7 +12,17 @@ import numpy as np
 from heroes.errors import printable
 from heroes.messages import ClientRecord, Floats, RoundRecord
 from heroes.report.runs import RunData
-from heroes.report.style import COMPUTE, LONGEST_TITLE, TRANSFER, WAITING, dress, legend, new_figure, words
+from heroes.report.style import (
+    COMPUTE,
+    LONGEST_TITLE,
+    START,
+    TRANSFER,
+    WAITING,
+    dress,
+    legend,
+    new_figure,
+    words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,11 +46,14 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
     figure, (axes,) = new_figure(1.6 + 0.24 * len(clients))
     places, start = np.arange(len(clients)), np.zeros(len(clients))
     for key, shade, hatched in (
+        ("start_seconds", START, ""),
         ("compute_seconds", COMPUTE, ""),
         ("transfer_seconds", TRANSFER, ""),
         ("waiting", WAITING, "////"),
     ):
         length = np.array([getattr(each, key) for each in clients], float)
+        if key == "start_seconds" and not length.any():  # only processes of deployed clients have to start
+            continue
         axes.barh(
             places,
             length,
@@ -120,9 +133,14 @@ def _drawn(clients: Sequence[ClientRecord]) -> tuple[list[ClientRecord], str]:
     """
     if len(clients) <= MOST_CLIENTS:
         return sorted(clients, key=lambda each: (each.device, each.client), reverse=True), "client"
-    ordered = sorted(clients, key=lambda each: each.compute_seconds + each.transfer_seconds)
+    ordered = sorted(clients, key=_busy)
     shown = [*ordered[: MOST_CLIENTS // 2], *ordered[-MOST_CLIENTS // 2 :]]
     return shown, f"{len(shown)} of {len(clients):,} clients shown: the fastest and the slowest"
+
+
+def _busy(client: ClientRecord) -> float:
+    """Seconds until its update was in."""
+    return client.start_seconds + client.compute_seconds + client.transfer_seconds
 
 
 def _described(client: ClientRecord) -> str:

@@ -21,6 +21,7 @@ IRRELEVANT = (
     "training.device",
     "data.directory",
     "data.source",
+    "own.file",  # own.digest says what is in it
 )
 # what strategies must share to be compared: whole sections, and single keys
 WORLD = ("data.", "fleet.", "faults.")
@@ -28,6 +29,7 @@ WORLD_KEYS = (
     "federation.clients",
     "federation.cohort",
     "model.name",
+    "own.digest",
     "evaluation.every",
     "evaluation.sample",
 )

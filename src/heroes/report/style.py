@@ -26,7 +26,7 @@ SPARE = ("#000000", "#56B4E9", "#999999")  # of Okabe and Ito's palette, for tho
 SPARE_MARKERS = ("P", "X", "*", "p", "h")
 DASHES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx")
-COMPUTE, TRANSFER, WAITING = "#404040", "#56B4E9", "#DDDDDD"
+COMPUTE, START, TRANSFER, WAITING = "#404040", "#9C8AB8", "#56B4E9", "#DDDDDD"
 WIDTH = 5.4  # inches; narrow, so that the text can still be read when a phone shrinks it
 DOTS_PER_INCH = 160
 LONGEST_TITLE, LONGEST_LABEL = 80, 60  # characters
@@ -114,12 +114,15 @@ def legend(figure: Figure, axes: Axes) -> None:
         )
 
 
-def as_bytes(figure: Figure, kind: str) -> bytes:
-    """The content of an svg or png file of the figure; the same figure gives the same bytes."""
+def as_bytes(figure: Figure, kind: str, about: str | None = None) -> bytes:
+    """The content of an svg or png file of the figure; the same figure gives the same bytes.
+
+    `about` is kept in the file, as it stands.
+    """
     import matplotlib
 
     content = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    metadata = {"Date" if kind == "svg" else "Software": None, **({"Description": about} if about else {})}
     with matplotlib.rc_context({"svg.hashsalt": "heroes", "svg.fonttype": "path"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for the letter
         figure.savefig(content, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)

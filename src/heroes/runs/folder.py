@@ -15,6 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from torch import Tensor
 
+from heroes import __version__
 from heroes.errors import RunFolderError
 from heroes.files import draft_of, flush_folder, write_changed
 from heroes.messages import RoundRecord, ServerState, plain
@@ -206,11 +207,12 @@ def read_origins(folder: Path) -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     """What the run ran on."""
-    packages = ("heroes-fl", "torch", "numpy", "pydantic", "safetensors")
+    packages = ("torch", "numpy", "pydantic", "safetensors")
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "processors": os.cpu_count(),
+        "heroes-fl": __version__,
         **{name: version_of(name) for name in packages},
     }
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from heroes import __version__
 from heroes.messages import RoundRecord
 from heroes.models.family import Build
-from heroes.runs.folder import version_of
 from heroes.runs.served import Served
 from heroes.settings.config import Config
 
@@ -54,7 +54,7 @@ def _common(config: Config, served: Served) -> dict[str, Any]:
         "seed": config.seed,
         "round": served.round,
         "model": config.model.name,
-        "version": version_of("heroes-fl"),
+        "version": __version__,
     }
 
 

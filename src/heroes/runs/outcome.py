@@ -55,7 +55,11 @@ class Outcome(ABC):
         return self.served.widths
 
     def model(self, width: int | None = None) -> nn.Module:
-        """The trained model at a width, by default the complete one: a plain module, ready to use."""
+        """The trained model: a plain module, ready to use.
+
+        Args:
+            width: one of `widths`; by default the complete model.
+        """
         return self.served.module(width)
 
     def to_frame(self) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from heroes import rounds
-from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule
+from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule, with_file
 from heroes.client.losses import Function
 from heroes.contracts import Sampler, Tracker
 from heroes.data import Progress
@@ -23,7 +23,7 @@ from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
 from heroes.report.runs import flat
 from heroes.runs import configured, final
-from heroes.runs.configured import extended, of_folder
+from heroes.runs.configured import brought, extended, of_folder
 from heroes.runs.counting import OnClient, counted
 from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, write_end
 from heroes.runs.interrupts import finishing_first
@@ -89,18 +89,19 @@ def run(
         strategy: your own, an object of a class built on `heroes.strategies.base.Strategy`.
         loss: your own function of (outputs, targets), for the mean over a batch.
         metrics: your own by name, the main one first: functions of all test outputs and targets.
-        sampler, engine: your own `heroes.contracts.Sampler`, and what opens an engine (`transport.opening`).
-        out: the run folder; `overwrite` replaces a run that it already holds.
+        sampler: your own `heroes.contracts.Sampler`.
+        engine: what opens an engine of your own (`heroes.transport.opening`).
+        out: the run folder; without one nothing is written.
+        overwrite: replace a run that the folder already holds.
         track: trackers besides `tracking.trackers`, by name or your own, and functions that get a
             `heroes.runs.moment.Moment` after every round, with its record and `model(width)`.
-        on_round, on_client, on_progress: get every record; the round, how many of its clients have answered
-            and how many were asked; news of the data.
+        on_round: gets every record.
+        on_client: gets the round, how many of its clients have answered, and how many were asked.
+        on_progress: gets news of the data.
     """
-    if not isinstance(config, Config):
-        raise ConfigError(
-            f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
-        )
-    own, audience = Own(model, data, strategy, loss, metrics, sampler), _audience(config, track, on_progress)
+    _check(config)
+    own = with_file(Own(model, data, strategy, loss, metrics, sampler), config.model_dump())
+    audience = _audience(config, track, on_progress)
     with entered(config, own, engine) as opener:
         if out is not None:
             refuse_taken(Path(out), overwrite)  # before anything that takes long
@@ -112,6 +113,13 @@ def run(
             config = settled(config, federation.precision)
             folder = None if out is None else _fresh(Path(out), config, own, overwrite)
             return _train(counted(federation, on_client), config, folder, on_round, audience)
+
+
+def _check(config: Config) -> None:
+    if not isinstance(config, Config):
+        raise ConfigError(
+            f"config is a {type(config).__name__}; give a heroes.Config, for example heroes.recipes.digits()"
+        )
 
 
 def _fresh(path: Path, config: Config, own: Own, overwrite: bool) -> RunFolder:
@@ -138,8 +146,9 @@ def resume(
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
-    A run with parts of your own needs them again, under the same names as in `run`; the engine may be
-    another.
+    A run with parts of your own (`model`, `data`, `strategy`, `loss`, `metrics`, `sampler`) needs them again,
+    unless they came from a file (`own.file`); the `engine` may be another. `track`, `on_round`, `on_client`
+    and `on_progress` are as in `run`.
 
     Args:
         folder: the run folder.
@@ -147,7 +156,7 @@ def resume(
             anything that earlier rounds depended on is refused.
     """
     path = Path(folder)
-    own = Own(model, data, strategy, loss, metrics, sampler)
+    own = brought(path, changes or {}, Own(model, data, strategy, loss, metrics, sampler))
     config = extended(path, changes or {}, own)
     audience = _audience(config, track, on_progress)
     own.check_again(config, path)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from heroes.contracts import Timing
+from heroes.contracts import Spent, Timing
 from heroes.fleet.energy import Price
 from heroes.fleet.known import learned
 from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState, plain
@@ -117,7 +117,7 @@ def record(
 def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
     samples, loss = tried.answers.answered.get(a.client, (None, None))
     came = a.client in tried.arrived
-    computing, travelling = tried.timing.spent.get(a.client, (a.compute_seconds, a.transfer_seconds))
+    spent = tried.timing.spent.get(a.client, Spent(a.compute_seconds, a.transfer_seconds))
     return ClientRecord(
         client=a.client,
         device=a.device,
@@ -125,8 +125,8 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         groups=a.selection.groups,
         pieces=a.selection.pieces,
         tau=a.tau,
-        compute_seconds=computing,
-        transfer_seconds=travelling,
+        compute_seconds=spent.computing,
+        transfer_seconds=spent.travelling,
         waiting=float(tried.timing.waiting[n]) if came else 0.0,
         bytes_up=a.bytes_up if came else 0,
         bytes_down=a.bytes_down,
@@ -134,6 +134,7 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         loss=loss,
         samples=samples,
         energy=tried.joules.get(a.client),
+        start_seconds=spent.starting,
     )
 
 

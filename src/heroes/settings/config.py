@@ -31,6 +31,7 @@ from heroes.settings.sections import (
     ModelConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    OwnConfig,
     PrivacyConfig,
     RobustConfig,
     ServerConfig,
@@ -66,6 +67,7 @@ class Config(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     engine: EngineConfig = EngineConfig()
     tracking: TrackingConfig = TrackingConfig()
+    own: OwnConfig = OwnConfig()
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
@@ -74,7 +76,11 @@ class Config(Section):
         return self
 
     def changed(self, settings: Mapping[str, Any]) -> Config:
-        """The same with some keys changed: `config.changed({"training.momentum": 0.5})`."""
+        """The same with some keys changed: `config.changed({"training.momentum": 0.5})`.
+
+        Args:
+            settings: dotted keys and their new values.
+        """
         name = settings.get("strategy.name", self.strategy.name)
         chosen = self.with_strategy(name if isinstance(name, str) else repr(name))
         tree = chosen.model_dump(mode="python")
@@ -89,9 +95,11 @@ class Config(Section):
         return parse(tree, type(chosen.strategy))
 
     def with_strategy(self, strategy: str | Strategy) -> Config:
-        """The same with another strategy, given as an object, or by name with its defaults.
+        """The same with another strategy.
 
-        A strategy of the same name as the present one keeps the present settings.
+        Args:
+            strategy: an object, or a name, which comes with its defaults. The name of the present one keeps
+                the present settings.
         """
         if isinstance(strategy, str):
             if strategy == self.strategy.name:
@@ -110,7 +118,11 @@ class Config(Section):
         return self.model_copy(update=update)
 
     def differs(self, other: Config) -> Iterator[str]:
-        """The keys that have another value in the other configuration."""
+        """The keys that have another value.
+
+        Args:
+            other: the configuration to compare with.
+        """
         mine, theirs = (dict(flat(config.model_dump(mode="python"))) for config in (self, other))
         return (key for key in mine | theirs if mine.get(key) != theirs.get(key))
 
@@ -202,6 +214,14 @@ def parse(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Co
         if any(not _writable(text) for text in (value if isinstance(value, tuple) else (value,))):
             raise ConfigError(f"{key} is {value!r}: it should be text that can be written as UTF-8")
     return config
+
+
+def parse_kept(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Config:
+    """A configuration that a run wrote, perhaps with an earlier version, which knew fewer keys."""
+    section = tree.get("strategy")
+    if isinstance(section, Mapping):
+        tree = {**tree, "strategy": {**_strategy(tree, strategy).absent, **section}}
+    return parse(tree, strategy)
 
 
 def _strategy(tree: Mapping[str, Any], own: type[Strategy] | None) -> type[Strategy]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -100,7 +101,7 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
         shapes = _shapes(trainer, values["width"])
         task = task_of(values, tensors_of(message.content, "tensors", shapes, values["bits"]))
         with one_thread() if values.get("one_thread") else nullcontext():
-            start = time.perf_counter()
+            started, start = age(), time.perf_counter()
             update = trainer.trained(task, data.train, data.shares[task.assignment.client])
             slowness = float(context.node_config.get("slowness", 1.0))
             time.sleep(max(0.0, slowness - 1.0) * (time.perf_counter() - start))  # it may play a slower one
@@ -114,7 +115,21 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
     bits, share = trainer.fineness(task.assignment) if packed else (32, 1.0)
     said_besides = {"trained": round(seconds, 4), "bits": bits}
     said_besides |= {"share": share} if share < 1 else {}
+    said_besides |= {} if started is None else {"started": round(started, 4)}
     return Message(content({**update_frame(update).header, **said_besides}, **groups), reply_to=message)
+
+
+def age() -> float | None:
+    """How long ago this process began: Flower starts one for every message. None if the system says nothing.
+
+    It is the time that Python, Flower, torch, the model and the data took to be there.
+    """
+    try:
+        began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since the boot
+        now = Path("/proc/uptime").read_text().split()[0]
+        return max(0.0, float(now) - int(began) / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _keep(prepare: Prepare, message: Message, context: Context) -> Message:

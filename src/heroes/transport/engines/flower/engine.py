@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from flwr.app import Message, MessageType
 
 from heroes.client.training import Trainer, one_thread
-from heroes.contracts import Measurement
+from heroes.contracts import Measurement, Spent
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, ExchangeError, TrainingError, printable, said
@@ -234,20 +235,16 @@ class FlowerEngine(Scoring):
         except Exception as error:  # whatever a node may send
             return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
-    def _measure(self, sent: _Sent, reply: Message) -> tuple[float, float] | None:
+    def _measure(self, sent: _Sent, reply: Message) -> Spent | None:
         """Tell the clock how long the client computed, if it says so, and how long the rest took."""
-        assignment, round_trip = sent.assignment, time.monotonic() - sent.at
-        trained = values_of(reply.content).get("trained")
-        if (
-            self.clock is None
-            or assignment is None
-            or not isinstance(trained, float)
-            or not 0.0 <= trained <= round_trip
-        ):
+        assignment, round_trip, values = sent.assignment, time.monotonic() - sent.at, values_of(reply.content)
+        trained = _seconds(values.get("trained"), round_trip)
+        if self.clock is None or assignment is None or trained is None:
             return None
         moved, besides = assignment.bytes_down + assignment.bytes_up, round_trip - trained
         self.clock.note(Measurement(assignment.client, self.flops(assignment), trained, moved, besides))
-        return trained, besides
+        started = _seconds(values.get("started"), besides) or 0.0
+        return Spent(trained, besides - started, started)
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:
         """The clients that are no longer waited for."""
@@ -389,6 +386,11 @@ class FlowerEngine(Scoring):
         troubles += [f"client {client} did not answer" for client in messages.values()]
         if troubles:
             raise TrainingError(f"the final model is not everywhere: {'; '.join(troubles)}")
+
+
+def _seconds(told: Any, most: float) -> float | None:
+    """What a node says it took, if that can be."""
+    return told if isinstance(told, float) and 0.0 <= told <= most else None
 
 
 def _is_strange(reply: Message) -> bool:

@@ -1,0 +1,52 @@
+"""Tables and marked places in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heroes.errors import RunFolderError
+from heroes.report.tables import Table
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table.
+
+    >>> grid(("", "s"), [("a|b", "1")])
+    ['|  | s |', '|---|---|', '| a/b | 1 |']
+    """
+    lines = [header, *rows]
+    shown = ["| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines]
+    return [shown[0], "|" + "---|" * len(header), *shown[1:]]
+
+
+def table(shown: Table, title: bool = True) -> list[str]:
+    """A table with its title above and its note below."""
+    head = [f"**{shown.title}**", ""] if title else []
+    note = ["", f"*{shown.note}*"] if shown.note else []
+    return [*head, *grid(shown.header, shown.rows), *note, ""]
+
+
+def page(lines: Sequence[str]) -> str:
+    """A whole page: no empty line twice, one at the end."""
+    kept = [line for place, line in enumerate(lines) if line or (place and lines[place - 1])]
+    return "\n".join(kept).strip("\n") + "\n"
+
+
+def marks(name: str) -> tuple[str, str]:
+    """What stands before and after a part of a page that is made."""
+    return (
+        f"<!-- {name}: made by make results; what is written here by hand is lost -->",
+        f"<!-- end of {name} -->",
+    )
+
+
+def put_in(text: str, name: str, lines: Sequence[str], path: str) -> str:
+    """The page with these lines between the marks of this name."""
+    begin, end = marks(name)
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise RunFolderError(
+            f"{path!r} has no place for {name}: it should have the lines {begin!r} and {end!r}"
+        )
+    return f"{before}{begin}\n{page(lines)}{end}{after}"
