@@ -151,6 +151,7 @@ WRONG = {
     "engine.clock": ["walls", 1],
     "engine.model_out": [7],
     "engine.model_width": [0, 1.5, "x"],
+    "tracking.trackers": [3, [7]],
 }
 
 
