@@ -24,6 +24,7 @@ from heroes.report.runs import RunData
 from heroes.report.summary import MEGABYTE, final_score
 from heroes.studies.figures import Chapter
 from heroes.studies.tables import waiting
+from heroes.studies.telling.markdown import percent
 from heroes.studies.telling.paper import Point
 
 ENOUGH = 0.9  # of the paper's gain
@@ -167,7 +168,7 @@ def why(compared: Compared) -> str:
     if mine is None or not compared.gains:
         return ""
     if point.kind == "waiting":
-        shares = [f"{name} {_mean(runs[name], waiting):.0%}" for name in (point.ours, *compared.gains)]
+        shares = [f"{name} {percent(_mean(runs[name], waiting))}" for name in (point.ours, *compared.gains)]
         return f"Of a round they wait: {', '.join(shares)}."
     if point.higher_is_better:
         rounds = [
