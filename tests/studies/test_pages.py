@@ -66,7 +66,7 @@ def test_a_claim_is_judged_by_every_seed(accuracy: Evidence) -> None:
     ratios = {name: gain.spread.mean for name, gain in compared.gains.items()}
     assert ratios == pytest.approx({"FedAvg": 4.0, "ADP": 3.0, "HeteroFL": 2.0, "Flanc": 0.5})
     assert verdict(compared) == "in part: ahead of FedAvg, ADP and HeteroFL; behind Flanc"
-    assert "FedAvg 1.00 times 4.00" in why(compared)
+    assert "FedAvg 1.00 and 4.00" in why(compared)
     assert compared.value("Heroes").mean == pytest.approx(
         50 * 1.1
     )  # the third test that is at 80 % is in round 5

@@ -11,7 +11,7 @@ from heroes.strategies.registry import DEFAULT
 from heroes.studies.figures import Chapter
 from heroes.studies.telling import motivation
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid, percent
+from heroes.studies.telling.markdown import grid, less_traffic, percent
 from heroes.studies.telling.paper import Point, Said, paper
 from heroes.studies.telling.verdicts import Compared, Gain, verdict, why
 
@@ -22,18 +22,34 @@ def verdicts(evidence: Evidence) -> list[str]:
     """What reproduces, what does not, and why."""
     rows = [row for point in paper().points for row in _judged(point, evidence)]
     rows += [*motivation.judged(evidence), *_overall(evidence)]
-    return grid(("the paper says", "where", "in our runs", "reproduces", "why"), rows)
+    table = grid(("the paper says", "where", "in our runs", "reproduces", "why"), rows)
+    return [*table, "", *_letters(evidence)]
+
+
+def _letters(evidence: Evidence) -> Iterator[str]:
+    """Which variants the letters of the table stand for."""
+    told = dict.fromkeys(point.plan for point in paper().points if not point.variants)
+    for name in told:
+        variants = evidence.figures[name][0].plan.variants
+        if len(variants) > 1:
+            named = [f"{_letter(chapter)} {chapter.variant}" for chapter in evidence.figures[name]]
+            yield f"- `{name}`: {'; '.join(named)}."
+
+
+def _letter(chapter: Chapter) -> str:
+    """A short name of a variant: (a) for the first; nothing where there is only one."""
+    variants = list(chapter.plan.variants)
+    return f"({chr(ord('a') + variants.index(chapter.variant))})" if len(variants) > 1 else ""
 
 
 def _judged(point: Point, evidence: Evidence) -> Iterator[Line]:
     """What our runs say about a point, in every variant in which it can be looked at."""
     shown = _compared(point, evidence.figures[point.plan])
-    gains = [
-        _of(each.chapter, "; ".join(f"{name} {_gain(point, gain)}" for name, gain in each.gains.items()))
-        for each in shown
-    ]
-    holds = [_of(each.chapter, verdict(each)) for each in shown]
-    reasons = [*(_of(each.chapter, told) for each in shown if (told := why(each))), _differs(shown)]
+    gains = ["; ".join(f"{name} {_gain(point, gain)}" for name, gain in each.gains.items()) for each in shown]
+    told = [list(map(str, each)) for each in (gains, map(verdict, shown), map(why, shown))]
+    if not point.variants:  # else there is one, and the claim names it
+        told = [[_of(c.chapter, text) for c, text in zip(shown, each, strict=True) if text] for each in told]
+    gains, holds, reasons = told[0], told[1], [*told[2], _differs(shown)]
     yield (_claimed(point), point.where, *map(_stacked, (gains, holds, reasons)))
 
 
@@ -48,8 +64,8 @@ def _compared(point: Point, of_plan: Sequence[Chapter]) -> list[Compared]:
 
 
 def _of(chapter: Chapter, told: str) -> str:
-    """What is told of a variant, its name first."""
-    return f"*{chapter.variant}*: {told or ABSENT}" if chapter.variant else told or ABSENT
+    """What is told of a variant, its letter first."""
+    return f"{_letter(chapter)} {told or ABSENT}".lstrip()
 
 
 def _claimed(point: Point) -> str:
@@ -73,7 +89,8 @@ def _size(point: Point, gain: float) -> str:
 def _gain(point: Point, gain: Gain) -> str:
     """Our gain; the target if it is not the paper's."""
     if point.higher_is_better:
-        return gain.spread.text(lambda value: f"{100 * value:+.1f}", "not measured", " points")
+        ahead = gain.spread.text(lambda value: f"{100 * value:.1f}", "not measured", " points")
+        return f"+{ahead}" if (gain.spread.mean or 0.0) > 0 else ahead
     at = "" if gain.at is None else f" at {percent(gain.at)}"
     return gain.spread.text(lambda value: f"{value:.2f}", "not reached", "x") + at
 
@@ -99,7 +116,8 @@ def _means(found: Comparison, said: Said) -> tuple[str, str]:
             saved, at = 1 - 1 / less.mean, found.metric.target(target)
             holds = [speed.mean >= said.speed_up, saved >= said.saved]
             words = "yes" if all(holds) else "in part" if speed.mean > 1 and saved > 0 else "no"
-            return f"to {at} on average {speed.mean:.2f}x as fast, {percent(saved, 1)} less traffic", words
+            told = f"to {at} on average {speed.mean:.2f}x as fast, {less_traffic(less.mean, 1)}"
+            return told, words
     return "", "not told: no target was reached by all"
 
 

@@ -12,7 +12,7 @@ from heroes.report.runs import Group
 from heroes.strategies.registry import DEFAULT, PAPER
 from heroes.studies.figures import Chapter
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid, percent
+from heroes.studies.telling.markdown import grid, less_traffic
 from heroes.studies.telling.pictures import common_target, drawings
 from heroes.studies.telling.trust import seeds_of
 
@@ -69,7 +69,7 @@ def _measures(found: Comparison, groups: Sequence[Group]) -> Iterator[tuple[str,
                 *(_cell(found, group, f"{what} to {metric.name}", target, unit) for group in groups),
             )
     yield ("waiting in a round", *(_cell(found, group, "waiting", None, " s", 1) for group in groups))
-    if {run.rows[-1].stopped for group in groups for run in group.runs} != {"time"}:
+    if {run.rows[-1].stopped for group in groups for run in group.runs} != {"time budget"}:
         return  # runs that stopped themselves at a target have no score to compare
     scores = (found.find(group.label, metric.label) or Spread(()) for group in groups)
     yield (f"{metric.name} in the end", *(each.text(metric.short, ABSENT, metric.unit) for each in scores))
@@ -93,18 +93,9 @@ def _ratios(found: Comparison) -> Iterator[str]:
             told = f"To {found.metric.target(target)} {own} is {times} as fast as the best of the others"
             if mean is not None and mean.mean is not None and less is not None and less.mean is not None:
                 told += f" and {mean.mean:.2f} times as fast as all of them on average"
-                told += f", with {_traffic(less.mean)}"
+                told += f", with {less_traffic(less.mean)}"
             yield f"{told}."
             return
-
-
-def _traffic(times_less: float) -> str:
-    """
-    >>> _traffic(4.0), _traffic(0.8)
-    ('75 % less traffic', '25 % more traffic')
-    """
-    saved = 1 - 1 / times_less
-    return f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'} traffic"
 
 
 def _two(value: float) -> str:
