@@ -33,7 +33,7 @@ def keep(
         for n, score in enumerate(scores, 1)
     ]
     widths = {1: {"accuracy": 0.25}, 2: {"accuracy": scores[-1]}}
-    write_records(folder, [*made[:-1], replace(made[-1], stopped="time", scores_by_width=widths)])
+    write_records(folder, [*made[:-1], replace(made[-1], stopped="time budget", scores_by_width=widths)])
     return store.add(folder, 60.0).path
 
 

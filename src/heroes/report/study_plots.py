@@ -31,7 +31,7 @@ def dot_plot(rows: Sequence[Dots], panels: Sequence[str], scales: Sequence[float
     if not rows:
         return None
     figure, both = new_figure(1.0 + 0.27 * len(rows), columns=len(panels))
-    names = [words(row.label, 28) for row in rows]
+    names = [words(row.label, 34) for row in rows]
     for place, (axes, title, scale) in enumerate(zip(both, panels, scales, strict=True)):
         for height, row in enumerate(rows):
             _dot(axes, row, row.spreads[place], height, scale)

@@ -11,7 +11,7 @@ from heroes.report.runs import RunData
 from heroes.report.summary import MEGABYTE, final_score
 from heroes.studies.figures import Chapter
 from heroes.studies.tables import Outcome, waiting
-from heroes.studies.telling.markdown import grid
+from heroes.studies.telling.markdown import grid, percent
 from heroes.studies.telling.verdicts import listed
 
 _RULE = (
@@ -91,12 +91,12 @@ def _row(outcome: Outcome, effect: Effect | None) -> tuple[str, ...]:
     )
     times, points, words = "1", "", ""
     if effect is not None:
-        at = "" if effect.target is None else f" to {effect.target:.0%}"
+        at = "" if effect.target is None else f" to {percent(effect.target)}"
         times = effect.times.text(lambda value: f"{value:.2f}", "not reached", "x") + at
         points = f" ({100 * (effect.points.mean or 0.0):+.1f} points)"
         words = ", ".join(effect.words)
     sent = fmean(run.rows[-1].traffic / MEGABYTE / len(run.rows) for run in runs)
-    waited = f"{fmean(map(waiting, runs)):.0%}"
+    waited = percent(fmean(map(waiting, runs)))
     return (outcome.label, str(len(runs)), times, f"{score}{points}", waited, f"{sent:.2f}", words)
 
 

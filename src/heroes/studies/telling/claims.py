@@ -11,7 +11,7 @@ from heroes.strategies.registry import DEFAULT
 from heroes.studies.figures import Chapter
 from heroes.studies.telling import motivation
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid
+from heroes.studies.telling.markdown import grid, less_traffic, percent
 from heroes.studies.telling.paper import Point, Said, paper
 from heroes.studies.telling.verdicts import Compared, Gain, verdict, why
 
@@ -22,15 +22,40 @@ def verdicts(evidence: Evidence) -> list[str]:
     """What reproduces, what does not, and why."""
     rows = [row for point in paper().points for row in _judged(point, evidence)]
     rows += [*motivation.judged(evidence), *_overall(evidence)]
-    return grid(("the paper says", "where", "in our runs", "reproduces", "why"), rows)
+    table = grid(("the paper says", "where", "in our runs", "reproduces", "why"), rows)
+    return [*table, "", *_letters(evidence)]
+
+
+def _letters(evidence: Evidence) -> Iterator[str]:
+    """Which variants the letters of the table stand for."""
+    told = dict.fromkeys(point.plan for point in paper().points if not point.variants)
+    for name in told:
+        variants = evidence.figures[name][0].plan.variants
+        if len(variants) > 1:
+            named = [f"{_letter(chapter)} {chapter.variant}" for chapter in evidence.figures[name]]
+            yield f"- `{name}`: {'; '.join(named)}."
+
+
+def _letter(chapter: Chapter) -> str:
+    """A short name of a variant: (a) for the first; nothing where there is only one."""
+    variants = list(chapter.plan.variants)
+    return f"({chr(ord('a') + variants.index(chapter.variant))})" if len(variants) > 1 else ""
 
 
 def _judged(point: Point, evidence: Evidence) -> Iterator[Line]:
-    """A line for every variant in which the point can be looked at."""
-    for compared in _compared(point, evidence.figures[point.plan]):
-        gains = "; ".join(f"{name} {_gain(point, gain)}" for name, gain in compared.gains.items())
-        reasons = " ".join(filter(None, [why(compared), _differs(compared)]))
-        yield (_claimed(point), point.where, _of(compared.chapter, gains), verdict(compared), reasons)
+    """What our runs say about a point, in every variant in which it can be looked at."""
+    shown = _compared(point, evidence.figures[point.plan])
+    gains = ["; ".join(f"{name} {_gain(point, gain)}" for name, gain in each.gains.items()) for each in shown]
+    told = [list(map(str, each)) for each in (gains, map(verdict, shown), map(why, shown))]
+    if not point.variants:  # else there is one, and the claim names it
+        told = [[_of(c.chapter, text) for c, text in zip(shown, each, strict=True) if text] for each in told]
+    gains, holds, reasons = told[0], told[1], [*told[2], _differs(shown)]
+    yield (_claimed(point), point.where, *map(_stacked, (gains, holds, reasons)))
+
+
+def _stacked(texts: Sequence[str]) -> str:
+    """Several lines in a cell."""
+    return "<br>".join(filter(None, texts))
 
 
 def _compared(point: Point, of_plan: Sequence[Chapter]) -> list[Compared]:
@@ -39,8 +64,8 @@ def _compared(point: Point, of_plan: Sequence[Chapter]) -> list[Compared]:
 
 
 def _of(chapter: Chapter, told: str) -> str:
-    """What is told of a variant, its name first."""
-    return f"*{chapter.variant}*: {told or ABSENT}" if chapter.variant else told or ABSENT
+    """What is told of a variant, its letter first."""
+    return f"{_letter(chapter)} {told or ABSENT}".lstrip()
 
 
 def _claimed(point: Point) -> str:
@@ -48,10 +73,10 @@ def _claimed(point: Point) -> str:
     return f"{point.claim}: {rivals}"
 
 
-def _differs(compared: Compared) -> str:
+def _differs(compared: Sequence[Compared]) -> str:
     """What is different about our runs, with the settings filled in."""
-    text, plan = compared.point.differs, compared.chapter.plan
-    runs = [run for outcome in compared.chapter.outcomes for run in outcome.runs]
+    text, plan = compared[0].point.differs, compared[0].chapter.plan
+    runs = [run for each in compared for outcome in each.chapter.outcomes for run in outcome.runs]
     for key, value in (runs[0].settings if runs else {}).items():
         text = text.replace(f"{{{key}}}", str(value))
     return text.replace("{budget}", f"{plan.budget:,.0f}") if runs and plan.budget else ""
@@ -64,18 +89,22 @@ def _size(point: Point, gain: float) -> str:
 def _gain(point: Point, gain: Gain) -> str:
     """Our gain; the target if it is not the paper's."""
     if point.higher_is_better:
-        return gain.spread.text(lambda value: f"{100 * value:+.1f}", "not measured", " points")
-    at = "" if gain.at is None else f" at {gain.at:.0%}"
+        ahead = gain.spread.text(lambda value: f"{100 * value:.1f}", "not measured", " points")
+        return f"+{ahead}" if (gain.spread.mean or 0.0) > 0 else ahead
+    at = "" if gain.at is None else f" at {percent(gain.at)}"
     return gain.spread.text(lambda value: f"{value:.2f}", "not reached", "x") + at
 
 
 def _overall(evidence: Evidence) -> Iterator[Line]:
     """The two numbers of the abstract, beside the geometric means over the baselines."""
     said = paper().said
-    claim = f"Up to {said.speed_up:.2f}x as fast, about {said.saved:.1%} less traffic"
+    claim = f"Up to {said.speed_up:.2f}x as fast, about {percent(said.saved, 1)} less traffic"
+    told, holds = [], []
     for chapter in evidence.figures["accuracy"]:
-        told, holds = ("", "no runs yet") if chapter.found is None else _means(chapter.found, said)
-        yield (claim, said.saved_where, _of(chapter, told), holds, "")
+        means, word = ("", "no runs yet") if chapter.found is None else _means(chapter.found, said)
+        told.append(_of(chapter, means))
+        holds.append(_of(chapter, word))
+    yield (claim, said.saved_where, _stacked(told), _stacked(holds), "")
 
 
 def _means(found: Comparison, said: Said) -> tuple[str, str]:
@@ -87,7 +116,8 @@ def _means(found: Comparison, said: Said) -> tuple[str, str]:
             saved, at = 1 - 1 / less.mean, found.metric.target(target)
             holds = [speed.mean >= said.speed_up, saved >= said.saved]
             words = "yes" if all(holds) else "in part" if speed.mean > 1 and saved > 0 else "no"
-            return f"to {at} on average {speed.mean:.2f}x as fast, {saved:.1%} less traffic", words
+            told = f"to {at} on average {speed.mean:.2f}x as fast, {less_traffic(less.mean, 1)}"
+            return told, words
     return "", "not told: no target was reached by all"
 
 
@@ -96,7 +126,7 @@ def point_by_point(name: str, of_plan: Sequence[Chapter]) -> Iterator[str]:
     for point in paper().points:
         compared = [each for each in _compared(point, of_plan) if each.chapter.found]
         if point.plan == name:
-            at = "" if point.target is None else f" to {point.target:.0%}"
+            at = "" if point.target is None else f" to {percent(point.target)}"
             yield from (f"**{point.claim}** ({point.kind}{at})", "", *_beside(point, compared), "")
 
 

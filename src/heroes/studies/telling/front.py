@@ -12,8 +12,9 @@ from heroes.report.runs import Group
 from heroes.strategies.registry import DEFAULT, PAPER
 from heroes.studies.figures import Chapter
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid
+from heroes.studies.telling.markdown import grid, less_traffic
 from heroes.studies.telling.pictures import common_target, drawings
+from heroes.studies.telling.trust import seeds_of
 
 SEEDS = 3  # fewer are no table to lead with
 LEADING = ("accuracy", "field")  # the first of these figures that has them
@@ -26,10 +27,10 @@ def lead(evidence: Evidence) -> list[str]:
     if not whole:
         there, of = evidence.count(LEADING[0])
         return [
-            f"{there} of the {of} runs for a table of strategies on CIFAR-10 are there;",
-            "[docs/results.md](docs/results.md) has what they came to so far, beside the paper.",
+            f"The comparison on CIFAR-10 has {there} of its {of} runs so far;",
+            "[docs/results.md](docs/results.md) has what they came to, beside the numbers of the paper.",
         ]
-    lines = [line for chapter in whole for line in _leading(chapter)]
+    lines = [*_leading(whole[0]), *(line for chapter in whole[1:] for line in _also(chapter))]
     name = whole[0].plan.name
     picture = next((each for each in drawings(evidence) if each.name.startswith(name)), None)
     shown = [] if picture is None else [picture.markdown.replace("(pictures/", "(docs/pictures/"), ""]
@@ -46,11 +47,17 @@ def _leading(chapter: Chapter) -> Iterator[str]:
     if found is None:
         return
     plan, seeds = chapter.plan, min(len(each.runs) for each in chapter.outcomes)
-    about = ", ".join(filter(None, [plan.experiment, chapter.variant, f"{seeds} seeds"]))
-    yield from (f"{about[0].upper()}{about[1:]}, {plan.budget:,.0f} virtual seconds for each strategy:", "")
+    about = ", ".join(filter(None, [f"`{plan.experiment}`", chapter.variant, f"{seeds} seeds"]))
+    yield from (f"{about}, at most {plan.budget:,.0f} virtual seconds for each strategy:", "")
     shown = [group for group in found.groups if group.strategy in PAPER]
     yield from (*grid(["", *(group.label for group in shown)], list(_measures(found, shown))), "")
     yield from (*_ratios(found), "")
+
+
+def _also(chapter: Chapter) -> Iterator[str]:
+    """Another variant in a sentence."""
+    for told in _ratios(chapter.found) if chapter.found is not None else ():
+        yield from (f"{chapter.variant[0].upper()}{chapter.variant[1:]}: {told[0].lower()}{told[1:]}", "")
 
 
 def _measures(found: Comparison, groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
@@ -62,6 +69,8 @@ def _measures(found: Comparison, groups: Sequence[Group]) -> Iterator[tuple[str,
                 *(_cell(found, group, f"{what} to {metric.name}", target, unit) for group in groups),
             )
     yield ("waiting in a round", *(_cell(found, group, "waiting", None, " s", 1) for group in groups))
+    if {run.rows[-1].stopped for group in groups for run in group.runs} != {"time budget"}:
+        return  # runs that stopped themselves at a target have no score to compare
     scores = (found.find(group.label, metric.label) or Spread(()) for group in groups)
     yield (f"{metric.name} in the end", *(each.text(metric.short, ABSENT, metric.unit) for each in scores))
 
@@ -84,7 +93,7 @@ def _ratios(found: Comparison) -> Iterator[str]:
             told = f"To {found.metric.target(target)} {own} is {times} as fast as the best of the others"
             if mean is not None and mean.mean is not None and less is not None and less.mean is not None:
                 told += f" and {mean.mean:.2f} times as fast as all of them on average"
-                told += f", with {1 - 1 / less.mean:.0%} less traffic"
+                told += f", with {less_traffic(less.mean)}"
             yield f"{told}."
             return
 
@@ -98,8 +107,8 @@ def field(evidence: Evidence) -> Iterator[str]:
     for name in ("field", "field-cifar10"):
         (chapter,) = evidence.figures[name]
         there, of = evidence.count(name)
-        seeds = ", ".join(map(str, chapter.plan.seeds))
-        about = f"**{chapter.plan.experiment}**, {chapter.plan.budget:,.0f} virtual seconds, seeds {seeds}"
+        plan = chapter.plan
+        about = f"**{plan.experiment}**, {plan.budget:,.0f} virtual seconds, {seeds_of(plan)}"
         yield from (f"{about} (`heroes reproduce {name}`):", "")
         if there < of:
             yield from (f"{there} of {of} runs are there.", "")

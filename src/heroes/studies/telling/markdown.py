@@ -19,6 +19,25 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [shown[0], "|" + "---|" * len(header), *shown[1:]]
 
 
+def percent(share: float, places: int = 0) -> str:
+    """A share in percent, as everywhere on the pages.
+
+    >>> percent(0.456), percent(0.7205, 1)
+    ('46 %', '72.0 %')
+    """
+    return f"{100 * share:.{places}f} %"
+
+
+def less_traffic(times: float, places: int = 0) -> str:
+    """What so many times less traffic means.
+
+    >>> less_traffic(4.0), less_traffic(0.8)
+    ('75 % less traffic', '25 % more traffic')
+    """
+    saved = 1 - 1 / times
+    return f"{percent(abs(saved), places)} {'less' if saved >= 0 else 'more'} traffic"
+
+
 def table(shown: Table, title: bool = True) -> list[str]:
     """A table with its title above and its note below."""
     head = [f"**{shown.title}**", ""] if title else []

@@ -12,7 +12,7 @@ from heroes.report.study_plots import times_of_a_round
 from heroes.studies.figures import Chapter
 from heroes.studies.tables import Outcome
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid
+from heroes.studies.telling.markdown import grid, percent
 from heroes.studies.telling.paper import paper
 from heroes.studies.telling.pictures import RANKED
 
@@ -51,9 +51,9 @@ def judged(evidence: Evidence) -> Iterator[tuple[str, ...]]:
     said, known = paper().said, _known(evidence.figures["motivation"][0])
     claim = (
         f"With the same steps for all, the slowest client takes {said.fastest_to_slowest:.0f}x as long as "
-        f"the fastest, which idles {said.idle:.0%} of the round; with adaptive steps hardly anyone idles"
+        f"the fastest, which idles {percent(said.idle)} of the round; with adaptive steps hardly anyone idles"
     )
-    told = "; ".join(f"{name} {idle.slowest:.1f}x, {idle.idle:.0%} idle" for name, idle in known.items())
+    told = "; ".join(f"{name} {idle.slowest:.1f}x, {percent(idle.idle)} idle" for name, idle in known.items())
     fixed, adaptive = [name for name in RANKED[:-1] if name in known], known.get(RANKED[-1])
     if adaptive is None or not fixed:
         yield (claim, said.idle_where, told or ABSENT, "no runs yet", "")
@@ -67,7 +67,7 @@ def lines(of_plan: Sequence[Chapter]) -> Iterator[str]:
     """The table behind it."""
     for chapter in of_plan:
         rows = [
-            (name, f"{idle.slowest:.2f}x", f"{idle.fastest_idle:.0%}", f"{idle.idle:.0%}")
+            (name, f"{idle.slowest:.2f}x", percent(idle.fastest_idle), percent(idle.idle))
             for name, idle in _known(chapter).items()
         ]
         yield from ("**The clients of a round**", "")

@@ -23,6 +23,7 @@ from heroes.report.style import as_bytes
 from heroes.studies.figures import Chapter
 from heroes.studies.tables import waiting as waiting_share
 from heroes.studies.telling.evidence import Evidence
+from heroes.studies.telling.markdown import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -155,7 +156,7 @@ def _dots(of_plan: Sequence[Chapter], name: str, about: str) -> Iterator[Drawing
         there = [each for each in chapter.outcomes if each.runs]
         if there and (target := common_target(chapter)) is not None:
             runs = tuple(run for each in there for run in each.runs)
-            caption = f"{chapter.plan.experiment}, {about}: time to {target:.0%} and accuracy in the end"
+            caption = f"{chapter.plan.experiment}, {about}: time to {percent(target)} and accuracy in the end"
             yield Drawing(name, caption, runs, partial(_drawn_dots, chapter, target))
 
 

@@ -11,7 +11,7 @@ from heroes.studies.figures import Chapter
 from heroes.studies.telling import ablation, motivation, trust
 from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid, page, table
+from heroes.studies.telling.markdown import grid, page, percent, table
 from heroes.studies.telling.pictures import Drawing, drawings
 
 TITLES = {
@@ -102,7 +102,7 @@ def _saved(found: Comparison) -> Iterator[str]:
     for target in reversed(found.targets):
         means = {each.against: each.spread.mean or 1.0 for each in less if each.at == target}
         if means:
-            parts = [f"{_NAMES.get(name, name)} {1 - 1 / mean:.0%}" for name, mean in means.items()]
+            parts = [f"{_NAMES.get(name, name)} {percent(1 - 1 / mean)}" for name, mean in means.items()]
             yield from (f"Traffic saved to {found.metric.target(target)}, against {', '.join(parts)}.", "")
             return
 

@@ -11,8 +11,9 @@ from heroes.report.runs import RunData
 from heroes.report.summary import final_score
 from heroes.settings import tuned_files
 from heroes.studies.figures import Chapter
+from heroes.studies.plans import Plan
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid
+from heroes.studies.telling.markdown import grid, percent
 
 _HEADER = (
     "figure",
@@ -39,8 +40,12 @@ def how(name: str, evidence: Evidence) -> str:
         wall for run in evidence.runs(name) if (wall := _environment(run).get("wall_seconds")) is not None
     ]
     took = f"; {len(walls)} of them took {_long(sum(walls))} of one core together" if walls else ""
-    seeds = ", ".join(map(str, plan.seeds))
-    return f"`heroes reproduce {name}`: {there} of {of} runs are there (seeds {seeds}){took}."
+    return f"`heroes reproduce {name}`: {there} of {of} runs are there ({seeds_of(plan)}){took}."
+
+
+def seeds_of(plan: Plan) -> str:
+    """The seeds of a plan in words."""
+    return f"{'seeds' if len(plan.seeds) > 1 else 'seed'} {', '.join(map(str, plan.seeds))}"
 
 
 def lines(evidence: Evidence) -> list[str]:
@@ -86,7 +91,7 @@ def _differ(of_plan: Sequence[Chapter]) -> str:
                     break
     if not scores:
         return "not known: one seed"
-    return f"{100 * fmean(scores):.1f} points" + (f", {fmean(times):.0%} of the time" if times else "")
+    return f"{100 * fmean(scores):.1f} points" + (f", {percent(fmean(times))} of the time" if times else "")
 
 
 def _tests(run: RunData) -> str:

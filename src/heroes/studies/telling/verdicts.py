@@ -24,6 +24,7 @@ from heroes.report.runs import RunData
 from heroes.report.summary import MEGABYTE, final_score
 from heroes.studies.figures import Chapter
 from heroes.studies.tables import waiting
+from heroes.studies.telling.markdown import percent
 from heroes.studies.telling.paper import Point
 
 ENOUGH = 0.9  # of the paper's gain
@@ -119,6 +120,15 @@ class Compared:
         limits = {"seconds": self.limit} if kind.endswith("seconds") else {"megabytes": self.limit}
         return score_at(run, evaluations(run.rows), **limits)
 
+    def rounds(self, run: RunData) -> float:
+        """How many rounds a run had made when its score was taken."""
+        if self.point.kind == "score":
+            return len(run.rows)
+        spent = (
+            row.seconds if self.point.kind.endswith("seconds") else row.traffic / MEGABYTE for row in run.rows
+        )
+        return sum(each <= self.limit for each in spent)
+
     @cached_property
     def limit(self) -> float:
         """The seconds, or megabytes, at which scores are compared: a share of what all rows had."""
@@ -167,22 +177,22 @@ def why(compared: Compared) -> str:
     if mine is None or not compared.gains:
         return ""
     if point.kind == "waiting":
-        shares = [f"{name} {_mean(runs[name], waiting):.0%}" for name in (point.ours, *compared.gains)]
+        shares = [f"{name} {percent(_mean(runs[name], waiting))}" for name in (point.ours, *compared.gains)]
         return f"Of a round they wait: {', '.join(shares)}."
     if point.higher_is_better:
         rounds = [
-            f"{name} {fmean(len(run.rows) for run in runs[name]):.0f}"
-            for name in (point.ours, *compared.gains)
+            f"{name} {_mean(runs[name], compared.rounds):.0f}" for name in (point.ours, *compared.gains)
         ]
-        return f"Rounds in that time: {', '.join(rounds)}."
+        return f"Rounds by then: {', '.join(rounds)}."
     size = _seconds_a_round if point.kind == "seconds" else _megabytes_a_round
     parts = [
-        f"{name} {gain.spread.mean / ratio:.2f} times {ratio:.2f}"
+        f"{name} {gain.spread.mean / ratio:.2f} and {ratio:.2f}"
         for name, gain in compared.gains.items()
         if gain.spread.mean is not None and (ratio := size(runs[name]) / size(mine))
     ]
-    how = "longer" if point.kind == "seconds" else "larger"
-    return f"As many times the rounds, each so many times {how}: {', '.join(parts)}." if parts else ""
+    how = "long" if point.kind == "seconds" else "large"
+    said = f"Others need so many times the rounds, each so many times as {how}"
+    return f"{said}: {', '.join(parts)}." if parts else ""
 
 
 def _runs(chapter: Chapter) -> dict[str, tuple[RunData, ...]]:
