@@ -135,7 +135,7 @@ def test_worker_processes_go_on_with_the_same_bits_too(tmp_path, workers):
 
 
 def test_a_finished_run_goes_on_only_with_more_rounds(tmp_path):
-    heroes.run(config(), out=tmp_path / "run")
+    heroes.run(config(**steps("heroes", 5)), out=tmp_path / "run")
     with pytest.raises(ConfigError, match=r"is finished \(rounds, 6 rounds\)"):
         heroes.resume(tmp_path / "run")
     longer = heroes.resume(tmp_path / "run", {"federation.rounds": 8})
@@ -232,7 +232,8 @@ def own_mounts() -> bool:
 )
 def test_a_run_on_a_disk_that_fills_up_says_so_keeps_its_checkpoint_and_goes_on_when_there_is_room(tmp_path):
     (tmp_path / "disk").mkdir()
-    settings = " ".join(f"--set {key}={value}" for key, value in {**SMALL, "federation.rounds": 30}.items())
+    quick = {"federation.rounds": 30, **steps("heroes", 2)}
+    settings = " ".join(f"--set {key}={value}" for key, value in {**SMALL, **quick}.items())
     script = [
         "sh",
         "-c",
@@ -255,7 +256,7 @@ def test_a_run_on_a_disk_that_fills_up_says_so_keeps_its_checkpoint_and_goes_on_
     assert "round-" in found.stdout
     assert "No space left on device" in found.stderr
     assert "Traceback" not in found.stderr
-    heroes.run(config(**{"federation.rounds": 30}), out=tmp_path / "whole")
+    heroes.run(config(**quick), out=tmp_path / "whole")
     assert files(tmp_path / "saved") == files(tmp_path / "whole")
 
 

@@ -20,5 +20,7 @@ def representatives() -> list[str]:
 
 
 def steps(name: str, tau: int) -> dict[str, int]:
-    """The setting by which a strategy does, or begins with, so many local steps."""
-    return {"strategy.tau" if "tau" in BUILT_IN[name].model_fields else "strategy.tau_first": tau}
+    """The settings by which a strategy does so many local steps, or begins with them and does few more."""
+    if "tau" in BUILT_IN[name].model_fields:
+        return {"strategy.tau": tau}
+    return {"strategy.tau_first": tau, "strategy.tau_max": 2 * tau}
