@@ -101,6 +101,14 @@ def test_a_network_learns_a_table_of_classes_and_one_of_numbers(tmp_path):
     assert any("targets have mean" in line for line in said)
 
 
+def test_a_model_for_images_says_which_takes_tables(people):
+    config = heroes.recipes.table(strategy="fedavg").changed(
+        small(**{"data.source": str(people), "data.target": "income", "model.name": "cnn"})
+    )
+    with pytest.raises(DataError, match=r"does not take the data \(.*; model\.name = 'mlp' would\)"):
+        heroes.run(config.changed({"data.test": str(people)}))
+
+
 def test_numbers_cannot_be_drawn_as_classes(people):
     people.write_text(PEOPLE.replace("\n,Ulm", "\n40,Ulm"))
     settings = [f"data.source={people}", "data.target=age", "objective.name=mean_squared_error"]
