@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUN_READY := $(VENV)/.ready-run
+SLOW_READY := $(VENV)/.ready-slow
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 FUZZ_VENV := .venv-fuzz
@@ -16,7 +17,7 @@ DIST_VENV := .venv-dist
 DIST_READY := $(DIST_VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports browser hosts gate pytest test-slow test-deploy fuzz bench docs site dist format clean
+.PHONY: help setup run test lint types imports browser hosts gate pytest test-slow test-deploy fuzz bench docs results site dist format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -38,6 +39,11 @@ $(RUN_READY): pyproject.toml constraints.txt
 $(READY): pyproject.toml constraints.txt
 	$(call install,dev)
 	@touch $(READY)
+
+$(SLOW_READY): $(READY)
+	@echo "adding MLflow, Weights & Biases and Jupyter's kernel to $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev-slow]'
+	@touch $(SLOW_READY)
 
 run: $(RUN_READY) ## train a Heroes federation on the bundled digits
 	@$(BIN)/heroes run digits --report
@@ -61,7 +67,7 @@ browser: ## Chromium, in which the tests open the report page
 pytest: setup browser ## the tests alone
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not deploy"  # three on two cores: many tests wait for processes
 
-test-slow: setup ## the tests that take long
+test-slow: setup $(SLOW_READY) ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow
 
 test-deploy: setup hosts gate $(MPICH_READY) ## deployed federations: TLS, node keys, machines that die, cut links
@@ -121,6 +127,9 @@ $(DIST_READY): tools/dist-requirements.txt
 	@$(PYTHON) -m venv $(DIST_VENV)
 	@$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check -r tools/dist-requirements.txt
 	@touch $(DIST_READY)
+
+results: setup ## write the pages and pictures that are made from results/
+	@$(BIN)/heroes reproduce page --out .
 
 format: setup ## lay the code out
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -12,6 +12,7 @@ ALL = {
     "composition": "a step of the composed model against the dense one of the same width",
     "scale": "a hundred to a million clients: seconds a round and memory",
     "assignment": "how long the server takes to decide who trains what",
+    "waiting": "how long clients of Heroes wait, how wide and how long they train, by planning alone",
     "engines": "what carrying tasks costs on every engine, in seconds and bytes",
     "reliability": "what drop-out and hostile clients cost in accuracy, with and without defences",
     "soak": "two thousand rounds on bad days: memory, handles, processes",

@@ -28,10 +28,9 @@ from heroes.transport.engines import in_process
 GOALS = {10: 1e-3, 100: 3e-3, 1_000: 20e-3, 10_000: 200e-3}  # clients in the cohort: seconds
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
-    "free": {"blocks": "free"},
-    "nested": {"blocks": "nested"},
-    "fastest": {"deadline": "fastest"},
-    "free, fastest": {"blocks": "free", "deadline": "fastest"},
+    "grid": {"blocks": "grid", "pace": "calibrated", "rho": "auto"},
+    "free": {"blocks": "free", "pace": "calibrated", "rho": "auto"},
+    "free, fastest": {"blocks": "free", "pace": "calibrated", "rho": "auto", "deadline": "fastest"},
 }
 
 
@@ -62,7 +61,7 @@ def _measured(max_width: int, cohort: int, quick: bool) -> dict[str, Any]:
     )
     calls = 3 if quick else max(3, 2_000 // cohort)
     sides = {
-        name: _assigning(replace(strategy, **changes), state, clients, calls)
+        name: _assigning(strategy.model_copy(update=changes), state, clients, calls)
         for name, changes in SETTINGS.items()
     }
     found = take_turns(sides, 1 if quick else 9)
@@ -91,8 +90,9 @@ def mid_run(max_width: int) -> tuple[Heroes, ServerState[HeroesMemory]]:
 def all_widths(strategy: Heroes, cohort: Cohort) -> Cohort:
     """The same clients with speeds at which every width is the widest that some can afford."""
     widths = seeds.stream(0, "widths").permutation(np.arange(len(cohort)) % strategy.family.max_width)
-    limit = strategy.costs.probe_flops[-1] / cohort.fastest
-    speed = 1.01 * strategy.costs.step_flops[widths] / limit
+    costs = strategy.ground.costs
+    limit = costs.step_flops[-1] / cohort.fastest  # the step limit `own`
+    speed = 1.01 * costs.step_flops[widths] / limit
     return replace(cohort, speed=speed, usual=speed)
 
 

@@ -10,12 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from patience import patience
 from safetensors.torch import load_file
 from torch import nn
 
 import heroes
 
 ROOT = Path(__file__).parent.parent
+
+
+def few(rounds: int) -> heroes.Config:
+    """The default federation with five clients in a round, in this process."""
+    return heroes.recipes.digits(rounds=rounds).changed({"federation.cohort": 5, "engine.name": "in_process"})
 
 
 def test_every_public_name_is_there() -> None:
@@ -31,7 +37,7 @@ def test_reports_configuration_and_recipes_load_without_torch() -> None:
         "import sys, heroes.report, heroes.settings.config, heroes.messages, heroes.settings.recipes, "
         "heroes.cli.commands; sys.exit('torch' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=patience(240)).returncode == 0
 
 
 def test_the_version_is_the_same_everywhere() -> None:
@@ -52,7 +58,7 @@ def test_the_configuration_page_is_up_to_date() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=patience(240),
     )
     assert (ROOT / "docs" / "config.md").read_text() == made.stdout, "run `make docs`"
 
@@ -71,7 +77,7 @@ def test_the_example_with_an_own_model_learns_and_stays_short() -> None:
 
 
 def test_the_trained_model_comes_out_at_any_width_and_scores_as_recorded() -> None:
-    run = heroes.run(heroes.recipes.digits(rounds=3))
+    run = heroes.run(few(rounds=3))
     _, test = heroes.data.load_digits()
     for width, accuracy in run.records[-1].score_by_width.items():
         scores = run.model(width)(test.inputs)
@@ -112,11 +118,11 @@ def test_when_every_client_diverges_and_none_is_needed_the_model_stays_finite(tm
     assert all(bool(torch.isfinite(t).all()) for t in load_file(tmp_path / "model.safetensors").values())
 
 
-@pytest.mark.parametrize("width", [0, 9, -1, "1"])
-def test_a_width_that_is_not_served_is_refused_with_the_choices(width: object) -> None:
-    run = heroes.run(heroes.recipes.digits(rounds=1))
-    with pytest.raises(heroes.HeroesError, match="heroes serves the widths 1, 2, 3, 4"):
-        run.model(width)  # type: ignore[arg-type]
+def test_a_width_that_is_not_served_is_refused_with_the_choices() -> None:
+    run = heroes.run(few(rounds=1))
+    for width in (0, 9, -1, "1"):
+        with pytest.raises(heroes.HeroesError, match="heroes serves the widths 1, 2, 3, 4"):
+            run.model(width)  # type: ignore[arg-type]
 
 
 def test_wrong_kinds_of_arguments_are_refused_in_a_sentence() -> None:
@@ -134,7 +140,7 @@ def test_wrong_kinds_of_arguments_are_refused_in_a_sentence() -> None:
 
 
 def test_a_data_set_of_the_package_runs_as_own_data() -> None:
-    run = heroes.run(heroes.recipes.digits(rounds=1), data=heroes.data.load("digits"))
+    run = heroes.run(few(rounds=1), data=heroes.data.load("digits"))
     assert run.config.data.name == "own"
 
 
@@ -152,7 +158,7 @@ def test_a_model_that_fails_in_any_way_is_told_so() -> None:
 
 
 def test_width_one_is_plain_averaging_of_a_composed_model() -> None:
-    run = heroes.run(heroes.recipes.digits(rounds=2).changed({"model.max_width": 1}))
+    run = heroes.run(few(rounds=2).changed({"model.max_width": 1}))
     assert {c.width for record in run.records for c in record.clients} == {1}
     assert isinstance(run.model(), nn.Module)
 
@@ -166,4 +172,4 @@ def test_the_default_federation_learns() -> None:
 @pytest.mark.parametrize("blocks", ["grid", "free", "nested"])
 def test_every_ablation_runs_and_learns(train_in: str, blocks: str) -> None:
     changes = {"training.train_in": train_in, "strategy.blocks": blocks}
-    assert (heroes.run(heroes.recipes.digits(rounds=3).changed(changes)).summary().loss or 9) < 2.2
+    assert (heroes.run(few(rounds=5).changed(changes)).summary().loss or 9) < 2.25

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import command_line
 import pytest
+from patience import patience
 
 import heroes
 from heroes import plugins
@@ -96,38 +98,24 @@ def test_a_run_whose_package_is_gone_says_which_and_can_still_be_shown(
     with pytest.raises(ConfigError, match=said):
         extended(tmp_path / "run", {})
     for command in (["show"], ["report", "-o", str(tmp_path / "page.html")]):
-        done = subprocess.run(
-            [sys.executable, "-m", "heroes.cli", *command, str(tmp_path / "run")],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        done = command_line.heroes(*command, str(tmp_path / "run"))
         assert (done.returncode, done.stderr) == (0, ""), command
     assert "slowly" in (tmp_path / "page.html").read_text()
 
 
 def test_the_command_line_lists_and_takes_what_is_installed(package: Package, tmp_path: Path) -> None:
     site = package("heroes-slowly", SLOWEST, strategies="slowly = {}:Slowly")
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    listed = subprocess.run(
-        [sys.executable, "-m", "heroes.cli", "list", "strategies"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-        env=environment,
-    )
+    listed = command_line.heroes("list", "strategies")
     assert "from the package 'heroes-slowly'" in listed.stdout
     settings = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
     command = ["run", "digits", "--strategy", "slowly", "--out", str(tmp_path / "run"), "--quiet", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "heroes.cli", *command, *settings],
+        [*command_line.HEROES, *command, *settings],
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
-        env=environment,
+        timeout=patience(300),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])},
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rounds"] == 2

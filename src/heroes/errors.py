@@ -63,7 +63,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"{hint}Choices: {', '.join(names)}"
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """An error in one line.
 
     >>> said(KeyError("bias"))

@@ -11,6 +11,7 @@ from torch import Tensor
 from heroes.client.extras import Extra
 from heroes.contracts import Availability, Clock, Devices, Engine, Sampler, ServerOptimiser, Strategy
 from heroes.fleet.availability import Everybody
+from heroes.fleet.energy import Energy
 from heroes.messages import RoundRecord, Score, ServerState, Tensors, reaches, settled
 from heroes.models.family import Family
 from heroes.server.asking import taken
@@ -93,6 +94,7 @@ class Federation:
     sampled: bool = False  # whether tests during the run take a sample of the test set
     precision: str = "float32"  # in what clients compute
     inputs: Tensor | None = None  # a few of the test set's, as the model takes them
+    energy: Energy | None = None  # what clients use, if it is known
 
     def served(self, state: ServerState[Any]) -> Tensors:
         """The model that is tested and handed out: the global one, or its moving average."""

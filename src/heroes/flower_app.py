@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,11 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from heroes.assemble import NOTHING, Own, at_clients, at_node, received
-from heroes.client.losses import Function
+from heroes.assemble import NOTHING, Own, OwnParts, at_clients, at_node, received
 from heroes.client.training import Trainer
-from heroes.data import Examples, FederatedData, WholeShares
+from heroes.data import FederatedData
 from heroes.errors import ConfigError, HeroesError, printable
 from heroes.messages import RoundRecord
-from heroes.models.family import Build
 from heroes.report.metrics import Metric
 from heroes.runs.configured import extended
 from heroes.runs.folder import held
@@ -35,37 +31,19 @@ from heroes.settings import toml_text
 from heroes.settings.config import Config
 from heroes.settings.recipes import EXPERIMENTS
 from heroes.settings.toml_files import load
-from heroes.strategies.base import Strategy
 from heroes.transport.engines import flower
 
-Data = Callable[[int | None], Examples]
 _PATIENCE = 120.0  # seconds
 _SEED_BITS = 63
 log = logging.getLogger("flwr")  # what Flower streams to whoever started the run
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(OwnParts):
     """Parts of your own for an app; what is not given is as the configuration names it.
 
-    `model` is `build(width) -> nn.Module`. `data(client)` gives the training examples of a client and is
-    called on its node; `data(None)` gives the test examples, on the server. With data of your own and a named
-    model, say how many classes there are. `strategy`, `loss` and `metrics` are as in `heroes.run`.
+    `data(client)` is called on the client's node, and `data(None)` on the server. `Parts.of(module)` takes
+    the parts that a module has, as `heroes run --own FILE` does.
     """
-
-    model: Build | None = None
-    data: Data | None = None
-    classes: int | None = None
-    strategy: Strategy | None = None
-    loss: Function | None = None
-    metrics: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        if self.data is not None and self.model is None and self.classes is None:
-            raise ConfigError(
-                "data of your own needs a model of your own, or classes=...: a node may not have seen them "
-                "all"
-            )
 
     def server_app(self) -> ServerApp:
         """The Flower ServerApp, which leads."""
@@ -86,19 +64,10 @@ class Parts:
         named = partial(at_node, NOTHING)
         return flower.client_app(named if self == Parts() else lru_cache(maxsize=2)(self._prepare))
 
-    def here(self, config: Config, client: int | None) -> FederatedData | None:
-        """Data of your own on this machine: a client's, or the server's, which has test examples only."""
-        if self.data is None:
-            return None
-        found = self.data(client)
-        if not isinstance(found, Examples):
-            raise ConfigError(f"data({client}) gave a {type(found).__name__}; it should give heroes.Examples")
-        return FederatedData(found, found, WholeShares(config.federation.clients, len(found)), self.classes)
-
     def _prepare(self, text: str, client: int) -> tuple[Trainer, FederatedData]:
         config, keys = received(text, None if self.strategy is None else type(self.strategy))
         flower.check_number(client, config.federation.clients)  # before data of the user's own are asked for
-        own = Own(self.model, self.here(config, client), self.strategy, self.loss, self.metrics)
+        own = Own(self.model, self.here(config, client), self.strategy, self.loss, self.metrics, self.sampler)
         return at_clients(config, own, seed=keys)
 
 
@@ -115,6 +84,7 @@ def lead(settings: dict[str, Any], own: Parts, grid: Grid) -> Run:
         "strategy": own.strategy,
         "loss": own.loss,
         "metrics": own.metrics,
+        "sampler": own.sampler,
     }
     same |= {"engine": engine, "on_round": _told, "on_progress": _noted, "track": ["live"]}
     with held(folder, _PATIENCE):  # the ServerApp of a SuperLink that was killed may not have noticed yet

@@ -198,6 +198,7 @@ class ClientRecord:
     straggler: bool
     loss: float | None
     samples: int | None
+    energy: float | None = None  # joules, estimated; None: not known
     start_seconds: float = 0.0  # until the process of a deployed client could train; not part of a transfer
 
 
@@ -210,9 +211,10 @@ class Abandoned:
     bytes_down: int
     clients: tuple[int, ...]
     missing: tuple[Lost, ...]
+    energy: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RoundRecord:
     """One line of `records.jsonl`: numbers and names. Seconds are the clock's, bytes are on the wire."""
 
@@ -245,6 +247,13 @@ class RoundRecord:
     # on the whole test set, in the last record
     scores_by_width: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     stopped: str | None = None  # why the run ended with this round
+    energy: float | None = None  # joules of all clients, abandoned attempts too, estimated; None: not known
+
+    def __repr__(self) -> str:
+        """What fits into a line; the file, or `plain(record)`, has all of it."""
+        names = ("round", "seconds", "traffic", "loss")
+        said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"<RoundRecord: {said}, scores={dict(self.scores)!r}, {len(self.clients)} clients>"
 
     @property
     def score(self) -> float | None:

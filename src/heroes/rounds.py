@@ -34,7 +34,7 @@ from heroes.messages import (
     Update,
 )
 from heroes.server.asking import aggregated, assigned, begun, cut, taken
-from heroes.server.optimisers import averaged, optimised
+from heroes.server.optimisers import averaged, optimised, weight_of_past
 from heroes.server.pairing import Expected, Pairing
 from heroes.server.recording import Attempt, given_up, record
 from heroes.server.sampling import remembered, sampled
@@ -83,7 +83,8 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     timing = f.clock.elapse(plan.assignments, wanted)
     memory = remembered(f.sampler, state, plan, answers.answered, timing, answers.measured)
     residuals = state.residuals if f.feedback is None else f.feedback.keep(state.residuals, left)
-    return Attempt(plan, answers, replace(after, sampler=memory, residuals=residuals), facts, timing)
+    prices = () if f.energy is None else f.energy.prices(clients, plan.assignments)
+    return Attempt(plan, answers, replace(after, sampler=memory, residuals=residuals), facts, timing, prices)
 
 
 def sample(f: Federation, state: ServerState[M], attempt: int = 0) -> Integers:
@@ -184,8 +185,10 @@ def optimise(
             f.optimiser, state.tensors, after.tensors, counts, state.moments, after.round
         )
         after = replace(after, tensors=tensors, moments=moments)
-    average = averaged(f.served(state), after.tensors, counts, f.average) if f.average else {}
-    return replace(after, averaged=average)
+    if not f.average:
+        return replace(after, averaged={})
+    past = weight_of_past(f.average, after.round)
+    return replace(after, averaged=averaged(f.served(state), after.tensors, counts, past))
 
 
 def begin(f: Federation) -> ServerState[Any]:

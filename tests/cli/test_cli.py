@@ -1,27 +1,19 @@
-"""The command line as scripts and people meet it: real processes, their output and their exit codes."""
+"""The command line as scripts and people meet it: its output and its exit codes, also of real processes."""
 
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from command_line import HEROES, heroes, process
 from patience import patience
-
-HEROES = [sys.executable, "-m", "heroes.cli"]
-
-
-def heroes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*HEROES, *arguments], capture_output=True, text=True, timeout=patience(240), cwd=cwd, check=False
-    )
 
 
 def test_a_run_prints_progress_a_summary_and_writes_its_folder(tmp_path: Path) -> None:
-    done = heroes("run", "digits", "--rounds", "2", "--set", "training.probes=0", cwd=tmp_path)
+    done = process("run", "digits", "--rounds", "2", "--set", "training.probes=0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "round 2/2" in done.stderr
     assert "accuracy" in done.stdout
@@ -59,7 +51,6 @@ def test_a_toml_file_runs(tmp_path: Path) -> None:
         (["run", "gone.toml"], "no configuration file 'gone.toml'"),
         (["run", "digits", "--strategy", "hero"], "did you mean 'heroes'?"),
         (["run", "digits", "--engine", "mpj"], "did you mean 'mpi'?"),
-        (["run", "digits", "--engine", "mpi"], "mpiexec -n 5 heroes run digits --engine mpi"),
         (["compare", "digits", "--engine", "mpi"], "does not run under MPI"),
         (["run", "digits", "--rounds", "0"], "federation.rounds is 0"),
         (["run", "digits", "--set", "federation.cohort=50"], "only 40 clients"),
@@ -82,7 +73,22 @@ def test_a_toml_file_runs(tmp_path: Path) -> None:
     ],
 )
 def test_a_users_mistake_is_one_sentence_and_exit_2(arguments: list[str], said: str, tmp_path: Path) -> None:
-    done = heroes(*arguments, cwd=tmp_path)
+    told_once(heroes(*arguments, cwd=tmp_path), said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "digit"], "did you mean 'digits'?"),
+        (["run", "digits", "--engine", "mpi"], "mpiexec -n 5 heroes run digits --engine mpi"),
+        (["fly"], "No such command"),
+    ],
+)
+def test_a_process_says_it_too(arguments: list[str], said: str, tmp_path: Path) -> None:
+    told_once(process(*arguments, cwd=tmp_path), said)
+
+
+def told_once(done: subprocess.CompletedProcess[str], said: str) -> None:
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -118,23 +124,23 @@ def test_version_and_help_and_lists() -> None:
     assert "training.momentum" in heroes("list", "config").stdout
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_an_interrupted_run_exits_130_and_keeps_the_rounds_done(tmp_path: Path, how: signal.Signals) -> None:
     folder = tmp_path / "r"
-    process = subprocess.Popen(
+    running = subprocess.Popen(
         [*HEROES, "run", "digits", "--rounds", "500", "--out", str(folder)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     records = folder / "records.jsonl"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience(240)
     while not (records.exists() and records.read_text().count("\n") >= 2):
         assert time.monotonic() < deadline, "no round was written"
         time.sleep(0.1)
-    os.kill(process.pid, how)
-    _, said = process.communicate(timeout=patience(240))
-    assert process.returncode == 130
+    os.kill(running.pid, how)
+    _, said = running.communicate(timeout=patience(240))
+    assert running.returncode == 130
     assert "Traceback" not in said
     assert records.read_text().endswith("\n")
     assert (folder / "model.safetensors").exists()

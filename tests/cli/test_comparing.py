@@ -1,16 +1,18 @@
-"""`heroes compare` and `heroes report`, as real processes on real runs."""
+"""`heroes compare` and `heroes report` on real runs, two of them in processes of their own."""
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import heroes
 from hand_made import write_houses, write_run
-from patience import patience
+from typer.testing import CliRunner
 
-HEROES = [sys.executable, "-m", "heroes.cli"]
+from heroes.cli import commands  # noqa: F401  registers them
+from heroes.cli.app import app
+from heroes.errors import ConfigError
+
 pytestmark = pytest.mark.timeout(400)  # four runs and a page; on a busy machine that takes its time
 QUICK = [
     "--rounds",
@@ -24,12 +26,6 @@ QUICK = [
 ]
 
 
-def heroes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*HEROES, *arguments], capture_output=True, text=True, timeout=patience(360), cwd=cwd, check=False
-    )
-
-
 @pytest.fixture
 def houses(tmp_path: Path) -> list[Path]:
     return write_houses(tmp_path)
@@ -37,15 +33,13 @@ def houses(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two strategies, two seeds, in two processes at a time."""
+    """Two strategies, in two processes at a time."""
     folder = tmp_path_factory.mktemp("compare") / "digits"
     done = heroes(
         "compare",
         "digits",
         "--strategies",
         "heroes,fedavg",
-        "--seeds",
-        "0,1",
         "--jobs",
         "2",
         "--out",
@@ -59,7 +53,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_comparison_folder_holds_runs_tables_pictures_and_a_page(compared: Path) -> None:
-    for name in ("heroes-0", "heroes-1", "fedavg-0", "fedavg-1"):
+    for name in ("heroes-0", "fedavg-0"):
         assert len((compared / name / "records.jsonl").read_text().splitlines()) == 2
         assert not (compared / name / "planned.toml").exists()
     assert json.loads((compared / "comparison.json").read_text())["experiment"] == "digits"
@@ -70,9 +64,11 @@ def test_a_comparison_folder_holds_runs_tables_pictures_and_a_page(compared: Pat
 
 def test_what_is_done_is_not_run_again_and_other_settings_are_refused(compared: Path) -> None:
     before = (compared / "heroes-0" / "records.jsonl").stat().st_mtime_ns
-    again = heroes("compare", "digits", "--strategies", "heroes", "--out", str(compared), "--json", *QUICK)
+    seeds = ["--strategies", "heroes", "--seeds", "0,1"]
+    again = heroes("compare", "digits", *seeds, "--out", str(compared), "--json", *QUICK)
     assert again.returncode == 0, again.stderr
-    assert "1 of 1 runs are already done" in again.stderr
+    assert "1 of 2 runs are already done" in again.stderr
+    assert len((compared / "heroes-1" / "records.jsonl").read_text().splitlines()) == 2
     assert (compared / "heroes-0" / "records.jsonl").stat().st_mtime_ns == before
     other = heroes(
         "compare",
@@ -223,3 +219,17 @@ def test_runs_of_different_experiments_and_empty_runs_are_refused(compared: Path
     empty = heroes("report", str(other), "-o", str(tmp_path / "x.html"))
     assert empty.returncode == 2
     assert "Traceback" not in empty.stderr
+
+
+def test_latex_is_alone_on_standard_output_and_in_the_folder(houses: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "c"
+    asked = ["--targets", "0.6", "--latex", "--out", str(out), "--quiet"]
+    told = CliRunner().invoke(app, ["compare", *map(str, houses), *asked])
+    assert told.exit_code == 0, told.output
+    assert told.stdout.startswith("% heroes compare --latex")
+    assert r"\caption{Speed-up of ours to reach a target rmse}" in told.stdout
+    assert r"theirs & 4.00x \\" in told.stdout
+    assert (out / "comparison.tex").read_text() == told.stdout
+    both = CliRunner().invoke(app, ["compare", *map(str, houses), "--latex", "--json"])
+    assert isinstance(both.exception, ConfigError)
+    assert "say one of them" in str(both.exception)

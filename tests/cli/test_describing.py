@@ -1,20 +1,10 @@
-"""`heroes model`, `heroes fleet` and `heroes data`, as real processes."""
+"""`heroes model`, `heroes fleet` and `heroes data`."""
 
 import gzip
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from patience import patience
-
-HEROES = [sys.executable, "-m", "heroes.cli"]
-
-
-def heroes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*HEROES, *arguments], capture_output=True, text=True, timeout=patience(240), cwd=cwd, check=False
-    )
+from command_line import heroes
 
 
 def test_a_model_is_told_by_width_and_by_layer() -> None:

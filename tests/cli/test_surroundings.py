@@ -4,12 +4,15 @@ while it is still being imported.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import command_line
 import pytest
 from patience import patience
 
@@ -18,68 +21,84 @@ NOBODY = ["unshare", "--user", "--map-user=54321"]  # whom the machine knows no 
 SMALL = ["--rounds", "1", "--set", "training.probes=0", "--quiet"]
 
 
-def heroes(
-    *arguments: str, before: tuple[str, ...] = (), options: tuple[str, ...] = (), **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """The command line in a process; what is in its environment besides, and no HOME where that is empty."""
-    surroundings = {**os.environ, **variables}
-    if not surroundings.get("HOME"):
-        surroundings.pop("HOME", None)
-    command = [*before, sys.executable, *options, *MODULE, *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=patience(300), check=False, env=surroundings
+@pytest.mark.parametrize(
+    "words", [["list"], pytest.param(["run", "digits", *SMALL, "--out", "run"], marks=pytest.mark.slow)]
+)
+def test_without_assertions_and_docstrings_everything_works(words: list[str], tmp_path: Path) -> None:
+    """All that is imported is compiled for it, which takes long with torch."""
+    command = [sys.executable, "-OO", *MODULE, *words]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=patience(300), check=False, cwd=tmp_path
     )
-
-
-def test_without_assertions_and_docstrings_everything_works(tmp_path: Path) -> None:
-    for words in (["list"], ["run", "digits", *SMALL, "--out", str(tmp_path / "run")]):
-        done = heroes(*words, options=("-OO",))
-        assert (done.returncode, done.stderr) == (0, ""), words
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"])
-def test_an_empty_variable_of_mpi_says_nothing(name: str) -> None:
-    done = heroes("list", "strategies", **{name: ""})
+def test_an_empty_variable_of_mpi_says_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "")
+    done = command_line.heroes("list", "strategies")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1.5", "²"])
-def test_a_rank_that_is_no_number_is_one_sentence(text: str) -> None:
-    done = heroes("list", "strategies", PMI_RANK=text)
+def test_a_rank_that_is_no_number_is_one_sentence(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PMI_RANK", text)
+    done = command_line.heroes("list", "strategies")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: the variable PMI_RANK is {text!r}; mpiexec sets it to a number")
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.fixture(scope="module")
-def nobody() -> tuple[str, ...]:
-    """What a command is put behind to be run by somebody without a home."""
+HOMELESS = """
+import json, os, sys
+sys.path.append(sys.argv[1])
+from command_line import heroes
+for data, words in json.loads(sys.argv[2]):
+    os.environ["HEROES_DATA"] = data
+    done = heroes(*words)
+    print(json.dumps([done.returncode, done.stderr]))
+"""
+
+
+def homeless(*commands: tuple[str, list[str]]) -> Iterator[tuple[int, str]]:
+    """Exit codes and errors of commands of somebody without a home, each with its HEROES_DATA."""
     if subprocess.run([*NOBODY, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no user namespaces here, so everybody has a home")
-    return tuple(NOBODY)
+    surroundings = {key: value for key, value in os.environ.items() if key not in ("HOME", "XDG_DATA_HOME")}
+    command = [*NOBODY, sys.executable, "-c", HOMELESS, str(Path(command_line.__file__).parent)]
+    command += [json.dumps(commands)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=patience(300), check=True, env=surroundings
+    )
+    return (tuple(json.loads(line)) for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("words", [["data", "list"], ["run", "cifar10"], ["data", "list", "--dir", "~/x"]])
-def test_without_a_home_one_sentence_says_what_to_set(nobody: tuple[str, ...], words: list[str]) -> None:
-    done = heroes(*words, before=nobody, HOME="", XDG_DATA_HOME="", HEROES_DATA="")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no home directory for '~/")
-    assert len(done.stderr.splitlines()) == 1
+def test_without_a_home_one_sentence_says_what_to_set_or_data_lies_elsewhere(tmp_path: Path) -> None:
+    lists, run = ["data", "list"], ["run", "digits", *SMALL, "--out", str(tmp_path / "run")]
+    *mistakes, listed, ran = homeless(
+        ("", lists),
+        ("", ["run", "cifar10"]),
+        ("", [*lists, "--dir", "~/x"]),
+        (str(tmp_path), lists),
+        ("", run),
+    )
+    assert len(mistakes) == 3
+    for code, said in mistakes:
+        assert code == 2
+        assert said.startswith("error: there is no home directory for '~/")
+        assert len(said.splitlines()) == 1
+    assert (listed, ran) == ((0, ""), (0, ""))
 
 
-def test_without_a_home_data_can_lie_elsewhere_and_a_run_needs_none(
-    nobody: tuple[str, ...], tmp_path: Path
-) -> None:
-    listed = heroes("data", "list", before=nobody, HOME="", HEROES_DATA=str(tmp_path))
-    assert (listed.returncode, listed.stderr) == (0, "")
-    run = heroes("run", "digits", *SMALL, "--out", str(tmp_path / "run"), before=nobody, HOME="")
-    assert (run.returncode, run.stderr) == (0, "")
+MOMENTS = ("click", "pydantic", "rich.console", "heroes.settings.config", "numpy", "torch._C")
+INTERRUPTS = [
+    pytest.param(moment, how, marks=() if place % 2 == (how == signal.SIGINT) else pytest.mark.slow)
+    for place, moment in enumerate(MOMENTS)
+    for how in (signal.SIGINT, signal.SIGTERM)
+]  # each moment and both signals; all pairs among the slow tests
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(
-    "moment", ["click", "pydantic", "rich.console", "heroes.settings.config", "numpy", "torch._C"]
-)
+@pytest.mark.parametrize(("moment", "how"), INTERRUPTS)
 def test_whoever_is_interrupted_while_it_is_imported_leaves_in_one_line(
     tmp_path: Path, moment: str, how: signal.Signals
 ) -> None:
@@ -128,7 +147,7 @@ def unread(*arguments: str, stderr: int = subprocess.PIPE) -> tuple[int, str]:
     return done.returncode, done.stderr or ""
 
 
-@pytest.mark.parametrize("words", [["list"], ["--help"], ["--version"], ["list", "config"]])
+@pytest.mark.parametrize("words", [["list"], ["--help"]])
 def test_who_stops_reading_sees_no_error(words: list[str]) -> None:
     assert unread(*words) == (0, "")
 
@@ -140,12 +159,5 @@ def test_everything_is_written_though_nobody_reads(tmp_path: Path) -> None:
     assert code == 0
     assert (run / "model.safetensors").exists()
     assert (run / "report.html").exists()
-    for output in ((), ("--json",)):
-        assert unread("compare", str(run), "--out", str(compared), "--quiet", *output)[0] == 0
-        assert {path.name for path in compared.iterdir()} >= {
-            "comparison.json",
-            "comparison.csv",
-            "report.html",
-        }
-        for path in compared.iterdir():
-            path.unlink()
+    assert unread("compare", str(run), "--out", str(compared), "--quiet", "--json")[0] == 0
+    assert {path.name for path in compared.iterdir()} >= {"comparison.json", "comparison.csv", "report.html"}

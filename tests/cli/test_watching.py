@@ -2,15 +2,15 @@
 
 import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
+from command_line import HEROES, heroes
 from patience import patience
 
 
 def test_it_prints_its_address_serves_the_page_and_ends_by_an_interrupt(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "heroes.cli", "watch", str(tmp_path), "--port", "0"]
+    command = [*HEROES, "watch", str(tmp_path), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -25,8 +25,7 @@ def test_it_prints_its_address_serves_the_page_and_ends_by_an_interrupt(tmp_path
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "heroes.cli", "watch", str(tmp_path / "gone")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
+    done = heroes("watch", str(tmp_path / "gone"))
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "is no folder" in done.stderr

@@ -7,11 +7,11 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import HEROES, heroes
 from hand_made import record, write_records, write_run
 from typer.testing import CliRunner
 
@@ -23,7 +23,6 @@ from heroes.cli.progress import Notices
 from heroes.errors import RunFolderError
 from heroes.messages import Lost, plain
 
-HEROES = [sys.executable, "-m", "heroes.cli"]
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\n\u202e\x9b31m"
 AS_TEXT = r"\x1b]0;owned\x07\x1b[2J\r\n\u202e\x9b31m"
 WRONG = {
@@ -49,12 +48,6 @@ WRONG = {
     "a text of a megabyte": ("clock", "x" * 1_000_000),
     "half a character": ("clock", "\ud800"),
 }
-
-
-def heroes(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*HEROES, *arguments], capture_output=True, text=True, timeout=360, cwd=cwd, check=False
-    )
 
 
 def harmless(done: subprocess.CompletedProcess[str]) -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score
 
 from heroes.client.losses import BinaryCrossEntropy, CrossEntropy, MeanSquaredError, NextToken, OwnLoss
 from heroes.client.metrics import F1, METRICS, Accuracy, Mae, Perplexity, Rmse, Streamed, metric, own_metric
@@ -40,6 +39,8 @@ def test_f1_over_the_whole_set_is_not_the_mean_of_batches():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30), st.integers(1, 9))
 def test_f1_is_scikit_learns_whatever_the_chunks(pairs, size):
+    from sklearn.metrics import f1_score
+
     said, true = map(list, zip(*pairs, strict=True))
     found = over(F1(CrossEntropy()), scores(said, 4), torch.tensor(true), size)
     assert found == pytest.approx(f1_score(true, said, average="macro", zero_division=0.0))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits as reference
 
 from heroes.data.digits import load_digits
 
 
 def test_the_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits as reference
+
     images, labels = reference(return_X_y=True)
     train, test = load_digits()
     assert (len(train), len(test)) == (1438, 359)

@@ -14,7 +14,7 @@ from heroes.errors import ConfigError, DataError
 
 
 def test_every_data_set_can_be_got_or_needs_no_download():
-    assert DATASETS.keys() == REGISTRY.keys() | {"digits"}
+    assert DATASETS.keys() == REGISTRY.keys() | {"digits", "images", "table", "text"}
     assert all((loader.__doc__ or "").strip() for loader in DATASETS.values())
 
 

@@ -12,7 +12,7 @@ from heroes.data import PARTITIONS, share_out
 from heroes.errors import DataError
 
 LEVELS = {"iid": 0.0, "gamma": 40.0, "dirichlet": 0.3, "missing": 2.0, "natural": 0.0, "by_device": 40.0}
-LEVELS["gamma_all"] = 40.0
+LEVELS |= {"gamma_all": 40.0, "classes": 2.0, "shards": 2.0}
 
 
 def shared(name, labels, clients, level=None, seed=0, owners=None, device_of=None):
@@ -172,7 +172,7 @@ def test_shares_depend_on_the_seed_and_nothing_else(name):
 @pytest.mark.parametrize("name", LEVELS)
 def test_as_many_clients_as_examples_get_one_each(name):
     labels = np.arange(12) % 4
-    level = {"gamma": 100.0, "by_device": 100.0, "missing": 3.0}.get(name)
+    level = {"gamma": 100.0, "by_device": 100.0, "missing": 3.0, "classes": 1.0, "shards": 1.0}.get(name)
     labels = np.arange(12) // 4 if name == "by_device" else labels
     assert np.diff(shared(name, labels, 12, level).starts).tolist() == [1] * 12
 
@@ -318,3 +318,76 @@ def test_targets_that_are_no_classes_are_shared_out_only_where_labels_do_not_mat
     assert [natural[n].tolist() for n in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     drawn = share_out("iid", targets, 50, seeds.stream(0), examples_per_client=5)
     assert len(set(drawn[49].tolist())) == 5
+
+
+def test_every_client_has_so_many_classes_and_every_example_is_somebodys():
+    labels = np.repeat(np.arange(5), [40, 30, 20, 20, 10])
+    shares = shared("classes", labels, 10, 2.0)
+    counts = counts_of(shares, labels, 5)
+    assert ((counts > 0).sum(axis=1) == 2).all()
+    assert counts.sum(axis=0).tolist() == [40, 30, 20, 20, 10]
+    assert ((counts > 0).sum(axis=0) == 4).all()  # as many clients have each class
+    assert sorted(shares.order.tolist()) == list(range(120))
+
+
+def test_classes_that_nobody_has_are_left_out():
+    labels = np.repeat(np.arange(6), 10)
+    shares = shared("classes", labels, 2, 2.0)
+    assert [len(shares[n]) for n in range(2)] == [20, 20]
+
+
+def test_classes_that_cannot_be_met_say_so():
+    with pytest.raises(DataError, match=r"data\.classes_per_client is 3; .* it is 1 to 2"):
+        shared("classes", np.array([0, 1] * 9), 2, 3.0)
+    with pytest.raises(DataError, match="6 clients would share a class of 2 examples"):
+        shared("classes", np.array([0] * 18 + [1] * 2), 6, 2.0)
+
+
+@given(labelled(), st.integers(1, 3), st.integers(0, 5))
+def test_shards_are_of_one_size_and_use_every_example(case, level, seed):
+    labels, clients = case
+    assume(level * clients <= len(labels))
+    shares = shared("shards", labels, clients, level, seed)
+    assert sorted(shares.order.tolist()) == list(range(len(labels)))
+    sizes = np.diff(shares.starts)
+    assert sizes.max() - sizes.min() <= level
+
+
+def test_two_shards_hold_two_classes_at_most_where_classes_are_even():
+    labels = np.tile(np.arange(10), 20)
+    counts = counts_of(shared("shards", labels, 10), labels, 10)
+    assert ((counts > 0).sum(axis=1) <= 2).all()
+    assert (counts.sum(axis=1) == 20).all()
+    with pytest.raises(DataError, match=r"3 clients with data\.shards = 2 each need 6 examples or more"):
+        shared("shards", np.zeros(5, dtype=int), 3)
+
+
+@pytest.mark.parametrize("name", ["iid", "dirichlet", "classes"])
+@pytest.mark.parametrize("kind", ["lognormal", "power"])
+def test_sizes_may_be_uneven_and_every_example_is_used(name, kind):
+    labels = np.tile(np.arange(4), 500)
+    level = {"dirichlet": 100.0, "classes": 4.0}.get(name)
+    shares = share_out(name, labels, 20, seeds.stream(0, "x"), level, size_kind=kind, skew=1.5)
+    sizes = np.sort(np.diff(shares.starts))
+    assert sizes.sum() == 2000
+    assert sizes[0] >= 1
+    assert sizes[-1] > 5 * sizes[10]  # the largest, and one in the middle
+
+
+def test_power_law_by_hand_and_what_has_no_sizes():
+    shares = share_out("iid", np.zeros(1002, dtype=int), 2, seeds.stream(0, "x"), size_kind="power", skew=2.0)
+    assert sorted(np.diff(shares.starts).tolist()) == [201, 801]
+    with pytest.raises(DataError, match=r"data\.sizes is 'power', but data\.partition = 'shards' says"):
+        share_out("shards", np.zeros(99, dtype=int), 2, seeds.stream(0, "x"), size_kind="power")
+    with pytest.raises(DataError, match=r"data\.examples_per_client gives everybody the same number"):
+        share_out("iid", np.zeros(99, int), 2, seeds.stream(0, "x"), size_kind="power", examples_per_client=3)
+    with pytest.raises(DataError, match=r"data\.sizes is 'powr': did you mean 'power'"):
+        share_out("iid", np.zeros(99, dtype=int), 2, seeds.stream(0, "x"), size_kind="powr")
+
+
+def test_clients_that_draw_may_have_a_few_classes_each():
+    labels = np.tile(np.arange(5), 20)
+    shares = share_out("classes", labels, 1000, seeds.stream(0, "x"), 2.0, examples_per_client=9)
+    counts = counts_of(shares, labels, 5)
+    assert ((counts > 0).sum(axis=1) == 2).all()
+    assert (counts.sum(axis=1) == 9).all()

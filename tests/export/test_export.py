@@ -1,15 +1,13 @@
 """Models as files: written, checked against PyTorch, and described by their metadata."""
 
 import json
-import subprocess
-import sys
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 import torch
-from patience import patience
 from torch import Tensor, nn
 
 import heroes
@@ -17,8 +15,6 @@ from heroes.errors import ConfigError, HeroesError
 from heroes.export import FORMATS, Limits, Offer, export
 from heroes.fleet.costs import forward_flops
 from heroes.runs.running import Run
-
-SOON = partial(patience, 300)
 
 
 @cache
@@ -135,20 +131,16 @@ def test_no_limits_are_no_limits() -> None:
     assert Limits() == Limits(None, None)
 
 
-def exported(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "heroes.cli", "export", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SOON(), check=False)
-
-
 def test_the_command_line_exports_a_run_folder(tmp_path: Path) -> None:
     heroes.run(heroes.recipes.digits(rounds=1), out=tmp_path / "run")
-    done = exported(str(tmp_path / "run"), "--width", "2", "-o", str(tmp_path / "model.pt"))
+    call = partial(command_line.heroes, "export", str(tmp_path / "run"))
+    done = call("--width", "2", "-o", str(tmp_path / "model.pt"))
     assert done.returncode == 0, done.stderr
     assert "2 of 4" in done.stdout
     assert "largest difference from PyTorch" in done.stdout
-    told = exported(str(tmp_path / "run"), "-o", str(tmp_path / "model.safetensors"), "--json")
+    told = call("-o", str(tmp_path / "model.safetensors"), "--json")
     facts: dict[str, Any] = json.loads(told.stdout)
     assert facts["bytes"] == (tmp_path / "model.safetensors").stat().st_size
     assert facts["difference"] < 1e-5
-    wrong = exported(str(tmp_path / "run"), "--width", "9", "-o", str(tmp_path / "x.pt"))
+    wrong = call("--width", "9", "-o", str(tmp_path / "x.pt"))
     assert (wrong.returncode, "heroes serves the widths 1, 2, 3, 4" in wrong.stderr) == (2, True)

@@ -178,6 +178,9 @@ def test_a_users_own_fleet_from_csv(tmp_path):
         ("device,gflops\na,1\nb,-1\n", "line 3"),
         ("device,gflops\na,\n", "has no gflops"),
         ("device,gflops,share\na,1,nan\n", "share is 'nan'"),
+        ("device,gflops,joules_per_flop\na,1,2\n", r"joules_per_flop is '2'; .* from 1e-18 to 1"),
+        ("device,gflops,joules_per_flop\na,1,1e-9\nb,1,\n", "line 3 .* has no joules_per_flop, but others"),
+        ("device,gflops,joules_per_byte_up\na,1,1e-6\n", "what a byte costs, but has no joules_per_flop"),
     ],
 )
 def test_a_broken_fleet_file_is_refused_with_its_line(tmp_path, content, said):

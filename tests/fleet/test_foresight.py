@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from representatives import representatives
+from representatives import representatives, steps
 
 import heroes
 from heroes.contracts import Measurement
@@ -178,6 +178,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path, name):
             "model.max_width": 2,
             "data.test_limit": 20,
         }
+        | steps(name, 3)
     )
     whole = heroes.run(config, out=tmp_path / "run")
     assert whole.state.measured

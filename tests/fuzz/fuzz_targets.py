@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from heroes.data import cifar_pickle, idx
+from heroes.data import DataOptions, cifar_pickle, femnist, idx, table, text
 from heroes.errors import HeroesError
 from heroes.fleet.devices import Fleet, read_fleet
 from heroes.messages import ServerState
@@ -50,6 +50,25 @@ def cifar_batch(content: bytes) -> None:
             assert data.array().dtype == np.uint8
 
 
+def table_file(content: bytes) -> None:
+    """A table is read or refused, and so is what is learnt from it, as a table and as texts."""
+    for name in ("a.csv", "a.jsonl"):
+        path = file_of(content, name)
+        for kind in ("classes", "numbers"):
+            options = DataOptions(source=path, target="y", text="x", targets=kind, test_share=0.5)
+            for loaded in (table.load, text.load):
+                with suppress(HeroesError):
+                    data = loaded(options)
+                    assert min(len(data.train), len(data.test)) > 0
+
+
+def leaf_file(content: bytes) -> None:
+    """LEAF's JSON."""
+    with suppress(HeroesError):
+        for writer in femnist._read(file_of(content)):
+            assert writer.images.shape == (len(writer.labels), 784)
+
+
 def config_file(content: bytes) -> None:
     """What is accepted can be written down and read again."""
     for strategy in (None, "fedavg"):
@@ -78,6 +97,8 @@ def checkpoint_file(content: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "idx": idx_file,
+    "table": table_file,
+    "leaf": leaf_file,
     "cifar_pickle": cifar_batch,
     "config": config_file,
     "fleet": fleet_file,

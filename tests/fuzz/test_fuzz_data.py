@@ -52,6 +52,20 @@ def test_an_idx_file_that_claims_to_be_huge_takes_little_memory(packed, sizes):
         idx.read(file_of(gzip.compress(raw) if packed else raw), 3)
 
 
+# Tables, texts, and LEAF's JSON
+
+
+def test_tables(fuzz):
+    rows = b"x,y\n1,a\n2,b\n3,a\n,b\n"
+    lines = b'{"x": 1, "y": "a"}\n{"x": "b", "y": null}\n{"y": 2.5, "x": [1e999]}\n'
+    fuzz(fuzz_targets.table_file, mutated_bytes([rows, rows.replace(b",", b";"), lines, lines * 3]))
+
+
+def test_leaf(fuzz):
+    one = b'{"users": ["u"], "user_data": {"u": {"x": [[' + b"1.0, " * 783 + b'0.5]], "y": [61]}}}'
+    fuzz(fuzz_targets.leaf_file, mutated_bytes([one, b'{"users": [], "num_samples": [], "user_data": {}}']))
+
+
 # The pickles of CIFAR-10
 
 

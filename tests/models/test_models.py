@@ -20,6 +20,8 @@ VARIANTS = {
     "char_rnn-lstm": {"cell": "lstm"},
     "char_rnn-gru": {"cell": "gru", "layers": 2},
     "vit": {"depth": 2},
+    "mlp": {"classes": 3},
+    "text_cnn": {"classes": 3},
 }
 
 

@@ -1,6 +1,6 @@
-"""A page in headless Chromium that lives while a test goes on: ask it, press its buttons, take its picture.
+"""Pages in a headless Chromium: ask them, press their buttons, take their pictures.
 
-It is driven over a pair of pipes, in Chromium's own protocol.
+It is driven over a pair of pipes, in Chromium's own protocol. One browser serves all tests of a process.
 """
 
 from __future__ import annotations
@@ -26,20 +26,16 @@ FLAGS = (
 QUIET = 0.1  # seconds between looks
 
 
-class Tab:
-    """One page."""
+class Browser:
+    """What is said to Chromium, and what it answers."""
 
     def __init__(self, to: int, back: int) -> None:
         self._to, self._back, self._rest, self._count = to, back, b"", 0
-        self._session: str | None = None
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.call("Page.enable")
 
-    def call(self, method: str, **given: Any) -> dict[str, Any]:
+    def call(self, method: str, session: str | None = None, **given: Any) -> dict[str, Any]:
         self._count += 1
         message = {"id": self._count, "method": method, "params": given}
-        message |= {"sessionId": self._session} if self._session else {}
+        message |= {"sessionId": session} if session else {}
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while True:
             answer = self._next()
@@ -54,6 +50,26 @@ class Tab:
             self._rest += content
         text, _, self._rest = self._rest.partition(b"\0")
         return dict(json.loads(text))
+
+    @contextmanager
+    def tab(self) -> Iterator[Tab]:
+        """A page of its own, closed with the context."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        try:
+            yield Tab(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        finally:
+            self.call("Target.closeTarget", targetId=target)
+
+
+class Tab:
+    """One page."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser, self._session = browser, session
+        self.call("Page.enable")
+
+    def call(self, method: str, **given: Any) -> dict[str, Any]:
+        return self._browser.call(method, self._session, **given)
 
     def open(self, url: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -83,8 +99,8 @@ class Tab:
 
 
 @contextmanager
-def tab(folder: Path) -> Iterator[Tab]:
-    """A page; the browser ends with the context."""
+def browser(folder: Path) -> Iterator[Browser]:
+    """A browser with its profile in the folder; it ends with the context."""
     program = shutil.which("chromium")
     assert program, "the tests need Chromium: make browser"
     pipes = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for pair in (os.pipe(), os.pipe()) for end in pair]
@@ -100,7 +116,7 @@ def tab(folder: Path) -> Iterator[Tab]:
         os.close(theirs)
         os.close(answers)
         try:
-            yield Tab(to, back)
+            yield Browser(to, back)
         finally:
             process.kill()
             os.close(to)

@@ -78,6 +78,7 @@ def write_run(
     clock: str = "virtual",
     metric: str = "accuracy",
     lower: bool = False,
+    joules: float | None = None,
     **settings: Any,
 ) -> Path:
     """A run folder: scores round by round, the price of a round, and settings (`data__phi`: data.phi)."""
@@ -87,7 +88,7 @@ def write_run(
     (folder / "config.toml").write_text(toml)
     (folder / "environment.json").write_text(json.dumps({"python": "3.11.7", "system": "Linux"}))
     price = {"seconds": seconds, "megabytes": megabytes, "waiting": waiting}
-    kind: dict[str, Any] = {"clock": clock, "metric": metric, "lower_is_better": lower}
+    kind: dict[str, Any] = {"clock": clock, "metric": metric, "lower_is_better": lower, "energy": joules}
     rows = [record(number, score, **price, **kind) for number, score in enumerate(scores, 1)]
     if rows:
         tested = [score for score in scores if score is not None]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
@@ -255,11 +256,11 @@ def test_notes_say_what_a_reader_must_know(make_run: Make) -> None:
 
 def test_ablations_are_compared_but_do_not_count_as_others(make_run: Make) -> None:
     half = [0.5] * 3
-    folders = [make_run("h", half), make_run("n", half, seconds=20.0, strategy__blocks="nested")]
+    folders = [make_run("h", half), make_run("n", half, seconds=20.0, strategy__blocks="grid")]
     folders += [make_run(name, half, strategy=name, seconds=40.0) for name in ("fedavg", "adp")]
     found = compare(load_runs(folders), targets=[0.5])
-    assert found.find("heroes (blocks=grid)", "speed-up", 0.5, "heroes (blocks=nested)") == Ratios((2.0,))
-    assert found.find("heroes (blocks=grid)", "speed-up", 0.5, "geometric mean") == Ratios((4.0,))
+    assert found.find("heroes (blocks=nested)", "speed-up", 0.5, "heroes (blocks=grid)") == Ratios((2.0,))
+    assert found.find("heroes (blocks=nested)", "speed-up", 0.5, "geometric mean") == Ratios((4.0,))
 
 
 def test_a_table_is_text_in_columns() -> None:
@@ -405,3 +406,73 @@ def test_round_values_by_hand() -> None:
     assert round_values(20.0, 1000.0) == (20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
     assert round_values(3.0, 3.0) == ()
     assert chosen_targets(Metric("reward"), [-5.0, 12.0]) == (-5.0, 0.0, 5.0, 10.0)
+
+
+@pytest.fixture
+def metered(make_run: Make) -> list[RunData]:
+    """To 50 %: heroes 3 rounds of 5 J, fedavg 4 of 30 J."""
+    return [
+        load_run(make_run("h", [0.5, 0.5, 0.5, 0.6], joules=5.0)),
+        load_run(make_run("a", [0.2, 0.5, 0.5, 0.6], strategy="fedavg", joules=30.0)),
+    ]
+
+
+def test_strategies_are_compared_by_energy_as_by_traffic(metered: list[RunData]) -> None:
+    found = compare(metered, targets=[0.5, 0.9])
+    assert found.find("heroes", "energy to accuracy", 0.5) == Spread((15.0,))
+    assert found.find("fedavg", "energy to accuracy", 0.5) == Spread((120.0,))
+    assert found.find("heroes", "energy to accuracy", 0.9) == Spread((None,))
+    assert found.find("heroes", "less energy", 0.5, "fedavg") == Ratios((8.0,))
+    assert found.find("fedavg", "energy") == Spread((120.0,))
+    text = "\n".join(found.lines())
+    assert "How many times less energy heroes needs to reach a target accuracy" in text
+    assert "Energy to reach a target accuracy (J, estimated)" in text
+    assert "Energy is an estimate" in text
+    assert ("energy", "20.0 J (estimated)") in Summary.of(metered[0].rows).lines()
+
+
+def test_energy_of_an_older_run_is_not_known_and_not_made_up(
+    metered: list[RunData], make_run: Make, rivals: list[RunData]
+) -> None:
+    old = load_run(make_run("old", [0.5, 0.5, 0.5], strategy="flanc"))
+    found = compare([*metered, old], targets=[0.5])
+    assert found.find("flanc", "energy to accuracy", 0.5) is None
+    assert found.find("heroes", "less energy", 0.5, "flanc") is None
+    (table,) = [each for each in found.tables() if each.title.startswith("Energy to reach")]
+    assert table.rows == (("heroes", "15.0"), ("fedavg", "120.0"), ("flanc", "not known"))
+    plain = "\n".join(compare(rivals).lines())
+    assert "nergy" not in plain, "where no run says it, it is not spoken of"
+    assert Summary.of(old.rows).energy is None
+
+
+def test_a_comparison_as_latex_has_booktabs_and_escapes_names(make_run: Make) -> None:
+    runs = [
+        make_run("h", [0.5, 0.5, 0.5], strategy="my_own"),
+        make_run("a", [0.5, 0.5, 0.5], strategy=r"[50%] & $x$ \\ {y}", seed=1),
+    ]
+    text = compare(load_runs(runs), targets=[0.5], reference="my_own").latex()
+    assert r"my\_own & 0 & 50.0 \%" in text
+    assert r"{[}50\%] \& \$x\$" in text
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == text.count(r"\begin{tabular}") > 3
+    assert text.count("{") == text.count("}")
+    for table in text.split(r"\toprule")[1:]:
+        rows = [line for line in table.split(r"\bottomrule")[0].splitlines() if line.endswith(r"\\")]
+        cells = {len(re.findall(r"(?<!\\)&", row)) for row in rows}
+        assert len(cells) == 1, "every row has as many cells as the header"
+
+
+def test_a_comparison_and_its_records_are_short_in_a_notebook(rivals: list[RunData]) -> None:
+    found = compare(rivals, targets=[0.5])
+    assert repr(found) == "<Comparison: digits, heroes, fedavg, flanc>"
+    assert len(repr(found.groups)) < 3000
+    assert len(repr(rivals[0])) < 300
+    assert repr(rivals[0].rows[0]) == (
+        "<RoundRecord: round=1, seconds=10.0, traffic=1000000, loss=1.0, scores={'accuracy': 0.3}, 2 clients>"
+    )
+    assert repr(Summary.of(rivals[0].rows)) == "<Summary: 6 rounds, accuracy 70.00 %, 60.0 s, 6.00 MB>"
+    page = found._repr_html_()
+    assert page.count("<table>") == len(found.leading()) == page.count("</table>")
+    assert "4.24x (3.00 to 6.00)" in page
+    assert len(page) < 10_000
+    odd = Table("<t>", ("", "<h>"), (("<n>", "1"),), "<note>")._repr_html_()
+    assert not re.search("<(t|h|n|note)>", odd)

@@ -1,12 +1,11 @@
 """Run folders that version 0.1.0 wrote are summed up, compared and reported."""
 
 import json
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from statistics import fmean
 
+import command_line
 import pytest
 
 from heroes.report import Spread, compare, load_runs, run_pictures
@@ -22,8 +21,7 @@ def old(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def heroes(*arguments: object) -> str:
-    command = [sys.executable, "-m", "heroes.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = command_line.heroes(*map(str, arguments))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

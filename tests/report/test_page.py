@@ -4,8 +4,6 @@ import base64
 import html
 import json
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import Browser
 
 from heroes.errors import HeroesError, RunFolderError
 from heroes.report import RunData, compare, load_run, load_runs, write_page
@@ -128,38 +127,24 @@ def test_a_page_that_cannot_be_made_says_why(make_run: Make, tmp_path: Path) -> 
         write_page(runs[:1], tmp_path)
 
 
-def browse(page: Path, folder: Path, widths: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Open a page in headless Chromium, in frames as wide as some screens, and measure what it shows."""
-    program = shutil.which("chromium")
-    assert program, "the tests need Chromium: make browser"
-    content = html.escape(page.read_text(encoding="utf-8"))
+def browse(chromium: Browser, report: Path, widths: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Open a page in frames as wide as some screens, and measure what it shows."""
+    content = html.escape(report.read_text(encoding="utf-8"))
     frames = "".join(
         f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{content}"></iframe>'
         for width in widths
     )
-    around = folder / "frames.html"
+    around = report.with_name("frames.html")
     around.write_text(f"<!DOCTYPE html><meta charset=utf-8><body>{frames}{MEASURE}</body>", encoding="utf-8")
-    quiet = "--disable-background-networking --disable-component-update --disable-sync"
-    flags = f"--headless --no-sandbox --disable-gpu {quiet}"
-    command = [
-        program,
-        *flags.split(),
-        "--no-first-run",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={folder / 'profile'}",
-    ]
-    command += ["--window-size=1700,1000", "--virtual-time-budget=5000", "--dump-dom", around.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=90)
-    found = re.search(r'data-found="([^"]*)"', done.stdout)
-    assert found, done.stderr
-    return list(json.loads(html.unescape(found.group(1))))
+    with chromium.tab() as page:
+        page.open(around.as_uri(), 1700, 1000)
+        return list(json.loads(page.wait("document.body.dataset.found")))
 
 
 def test_a_browser_shows_every_figure_and_table_on_a_screen_and_on_a_phone(
-    rivals: list[RunData], tmp_path: Path
+    rivals: list[RunData], chromium: Browser, tmp_path: Path
 ) -> None:
-    page = write_page(rivals, tmp_path / "report.html")
-    for found in browse(page, tmp_path, (1200, 390)):
+    for found in browse(chromium, write_page(rivals, tmp_path / "report.html"), (1200, 390)):
         tables = [box for box in found["boxes"] if box[0] == "TABLE"]
         figures = [box for box in found["boxes"] if box[0] == "IMG"]
         assert len(tables) == len(compare(rivals).tables()) + 3

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import tab
+from browser import Browser
 from hand_made import record, write_records, write_run
 from patience import patience
 
@@ -239,11 +239,11 @@ FACTS = "document.getElementById('facts').textContent"
 ROWS = "document.querySelectorAll('#clients tbody tr').length"
 
 
-def test_rows_appear_in_a_browser_while_a_run_trains(tmp_path: Path) -> None:
+def test_rows_appear_in_a_browser_while_a_run_trains(chromium: Browser, tmp_path: Path) -> None:
     """One page is open from before the first round; it is never loaded again."""
     top, go_on = tmp_path / "runs", threading.Event()
     top.mkdir()
-    config = heroes.recipes.digits(rounds=3).changed({"training.probes": 0})
+    config = heroes.recipes.digits(rounds=3).changed({"training.probes": 0, "engine.name": "in_process"})
 
     def train() -> None:
         def slowly(row: RoundRecord) -> None:
@@ -253,7 +253,7 @@ def test_rows_appear_in_a_browser_while_a_run_trains(tmp_path: Path) -> None:
         heroes.run(config, out=top / "live", on_round=slowly)
 
     trainer = threading.Thread(target=train)
-    with served(top) as server, tab(tmp_path) as page:
+    with served(top) as server, chromium.tab() as page:
         page.open(server.url)
         page.wait(NOTES, lambda text: "no run in this folder" in text)
         trainer.start()
@@ -268,7 +268,7 @@ def test_rows_appear_in_a_browser_while_a_run_trains(tmp_path: Path) -> None:
         assert page.ask(ROWS) > asked_first
         assert "ended: rounds" in page.ask(FACTS)
         assert page.ask("document.querySelectorAll('#grid rect').length") == 16
-        assert page.ask("document.querySelectorAll('#timeline rect').length") == 30
+        assert page.ask("document.querySelectorAll('#timeline rect').length") == 40
         assert page.ask("document.querySelector('#score polyline').points.numberOfItems") == 3
 
 
@@ -281,7 +281,7 @@ ONE = {"client": 4, "device": "board-1", "width": 1, "tau": 5}
 TWO = {"client": 7, "device": "board-2", "width": 2, "tau": 9}
 
 
-def test_the_round_that_goes_on_is_told_as_clients_come_in(make_run: Make, tmp_path: Path) -> None:
+def test_the_round_that_goes_on_is_told_as_clients_come_in(make_run: Make, chromium: Browser) -> None:
     folder = make_run("run", [0.5])
     (folder / "records.jsonl").write_text(
         (folder / "records.jsonl").read_text().replace('"stopped": "rounds"', '"stopped": null')
@@ -289,7 +289,7 @@ def test_the_round_that_goes_on_is_told_as_clients_come_in(make_run: Make, tmp_p
     follower, now = Follower(folder), folder / "now.jsonl"
     assert (follower.news() or {})["now"] is None
     now.write_text(lines({**ASKED, "clients": [ONE, TWO]}))
-    with served(folder) as server, tab(tmp_path) as page:
+    with served(folder) as server, chromium.tab() as page:
         page.open(server.url)
         told = "document.getElementById('going-name').textContent"
         page.wait(told, lambda text: text == "Now: round 2, 0 of 2 have answered")
@@ -316,8 +316,8 @@ def test_what_a_run_tells_of_its_round_may_be_nonsense(make_run: Make, text: str
     assert (found["now"], found["error"]) == (None, None)
 
 
-def test_the_table_is_sorted_by_what_is_pressed(make_run: Make, tmp_path: Path) -> None:
-    with served(make_run("run", [0.5])) as server, tab(tmp_path) as page:
+def test_the_table_is_sorted_by_what_is_pressed(make_run: Make, chromium: Browser) -> None:
+    with served(make_run("run", [0.5])) as server, chromium.tab() as page:
         page.open(server.url)
         page.wait(ROWS)
         first = "document.querySelector('#clients tbody td:nth-child(4)').textContent"
@@ -335,12 +335,14 @@ def test_the_table_is_sorted_by_what_is_pressed(make_run: Make, tmp_path: Path) 
 EVIL = "<img src=x onerror=document.title=1><script>document.title=1</script>"
 
 
-def test_names_and_reasons_are_text_and_broken_runs_are_said(make_run: Make, tmp_path: Path) -> None:
+def test_names_and_reasons_are_text_and_broken_runs_are_said(
+    make_run: Make, chromium: Browser, tmp_path: Path
+) -> None:
     folder = make_run("run", [0.5], strategy="heroes")
     text = (folder / "records.jsonl").read_text().replace("board-1", EVIL)
     (folder / "records.jsonl").write_text(text)
     append(folder, replace(record(2), missing=(Lost(0, EVIL, EVIL),), metric=EVIL[:36]))
-    with served(folder) as server, tab(tmp_path) as page:
+    with served(folder) as server, chromium.tab() as page:
         page.open(server.url)
         page.wait(ROWS)
         shown = page.ask("document.body.textContent")
@@ -358,12 +360,12 @@ def test_names_and_reasons_are_text_and_broken_runs_are_said(make_run: Make, tmp
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
 def test_several_runs_fit_on_a_screen_and_on_a_phone(
-    width: int, dark: bool, make_run: Make, tmp_path: Path
+    width: int, dark: bool, chromium: Browser, tmp_path: Path
 ) -> None:
     top = _made(tmp_path / "top")
     write_run(top / "a", [0.5, 0.6])
     write_run(top / "b", [0.4, 0.8], strategy="fedavg")
-    with served(top) as server, tab(tmp_path) as page:
+    with served(top) as server, chromium.tab() as page:
         page.open(server.url, width=width, dark=dark)
         page.wait("document.querySelectorAll('#runs button').length", lambda count: count == 2)
         page.wait("document.querySelectorAll('#score polyline').length", lambda count: count == 2)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from representatives import representatives
+from representatives import representatives, steps
 
 import heroes
 from heroes.errors import TrainingError
@@ -259,7 +259,8 @@ def config(strategy, engine, **changes):
 
 @pytest.mark.parametrize("strategy", representatives())
 def test_a_bad_day_is_the_same_on_every_engine(strategy):
-    one, two = (heroes.run(config(strategy, engine)) for engine in ("in_process", "processes"))
+    few = steps(strategy, 3)
+    one, two = (heroes.run(config(strategy, engine, **few)) for engine in ("in_process", "processes"))
     assert one.records == two.records
     assert same(one.state.tensors, two.state.tensors)
     assert sum(sum(record.lost.values()) for record in one.records) > 5

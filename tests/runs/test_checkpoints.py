@@ -69,6 +69,11 @@ def test_what_is_read_is_what_was_written_to_the_last_bit(tmp_path):
     same(checkpoints.read(checkpoints.write(tmp_path, memoryless), replace(BEGIN, memory=None)), memoryless)
 
 
+def test_an_average_that_is_the_model_itself_is_kept(tmp_path):
+    shared = replace(STATE, averaged=dict(STATE.tensors))  # as where nobody has trained yet
+    same(checkpoints.read(checkpoints.write(tmp_path, shared), BEGIN), shared)
+
+
 def test_the_last_two_are_kept_and_the_newest_whole_one_is_read(tmp_path):
     for number in (8, 9, 10_000_000):
         newest = checkpoints.write(tmp_path, replace(STATE, round=number))

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import command_line
 import pytest
 from safetensors import safe_open
 
@@ -122,7 +121,7 @@ def test_what_does_not_change_is_not_written_again(folder: Path) -> None:
         ("seed = 0", "seed = 7", "seed is 7 in config.toml but was 0"),
         ("learning_rate = 0.1", "learning_rate = 0.2", "training.learning_rate is 0.2 in .* but was 0.1"),
         ("max_width = 2", "max_width = 3", "model.max_width is 3 in config.toml but was 2"),
-        ('blocks = "grid"', 'blocks = "free"', "strategy.blocks is 'free' in config.toml but was 'grid'"),
+        ('blocks = "nested"', 'blocks = "free"', "strategy.blocks is 'free' in config.toml but was 'nested'"),
     ],
 )
 def test_an_edited_configuration_is_refused_by_its_key(
@@ -317,16 +316,15 @@ def test_a_checkpoint_of_0_1_0_has_no_settings_and_is_read(folder: Path) -> None
 
 def test_a_run_with_the_old_name_of_the_shared_step_limit_goes_on(folder: Path) -> None:
     text = (folder / "config.toml").read_text()
-    assert 'step_limit = "shared"' in text
-    (folder / "config.toml").write_text(text.replace('step_limit = "shared"', 'step_limit = "auto"'))
+    assert 'step_limit = "own"' in text
+    (folder / "config.toml").write_text(text.replace('step_limit = "own"', 'step_limit = "auto"'))
     sealed(folder, settings=configured.bound(config()) | {"strategy.step_limit": "auto"})
     assert len(heroes.resume(folder, MORE).records) == 4
 
 
 def test_the_command_says_what_it_mended(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    command = [sys.executable, "-m", "heroes.cli", "resume", str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = command_line.heroes("resume", str(folder))
     assert ended.returncode == 0, ended.stderr
     assert "the run was finished, but model.safetensors was missing; it is written now" in ended.stderr
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,3 +141,75 @@ def test_live_needs_a_folder_and_a_listener_that_fails_is_left_out() -> None:
     assert run.summary().rounds == len(run.records)
     assert any("the tracker 'live' needs a run folder" in each for each in said)
     assert any("'Deaf' failed" in each and "full" in each for each in said)
+
+
+def test_a_function_is_called_after_every_round_and_can_use_the_model() -> None:
+    seen: list[Any] = []
+
+    def look(moment: Any) -> None:
+        module = moment.model(moment.widths[0])
+        assert not module.training
+        for parameter in module.parameters():
+            parameter.data.zero_()  # its own copy: the run does not notice
+        whole = sum(float(p.detach().abs().sum()) for p in moment.model().parameters())
+        seen.append((moment.record.round, moment.settings["seed"], moment.folder, whole > 0))
+
+    config = small(**{"model.max_width": 2})
+    watched = heroes.run(config, track=[look])
+    assert seen == [(1, 0, None, True), (2, 0, None, True), (3, 0, None, True)]
+    assert heroes.run(config).records == watched.records
+
+
+def test_a_moment_has_the_model_of_its_own_round() -> None:
+    kept: list[Any] = []
+    run = heroes.run(small(), track=[kept.append])
+    first, last = (dict(kept[n].model().named_parameters()) for n in (0, -1))
+    final = dict(run.model().named_parameters())
+    assert all(bool((last[name] == final[name]).all()) for name in final)
+    assert any(bool((first[name] != final[name]).any()) for name in final)
+
+
+def test_a_function_that_fails_is_named_once_and_left_out() -> None:
+    said: list[str] = []
+
+    def broken(moment: Any) -> None:
+        moment.model(99)
+
+    heroes.run(small(), track=[broken], on_progress=lambda what, *_: said.append(what))
+    assert [text for text in said if "tracker" in text] == [
+        "the tracker 'broken' failed and hears no more of this run: ConfigError: width is 99: heroes serves "
+        "the widths 1"
+    ]
+
+
+def test_trackers_of_the_configuration_hear_too_each_once(tmp_path: Path) -> None:
+    config = small(**{"tracking.trackers": ["csv"]})
+    heroes.run(config, out=tmp_path, track=["csv"])
+    heroes.resume(tmp_path, {"federation.rounds": 4})
+    assert len((tmp_path / "rounds.csv").read_text().splitlines()) == 5
+    with pytest.raises(ConfigError, match="track is 'cvs'"):
+        heroes.run(small(**{"tracking.trackers": ["cvs"]}))
+
+
+def test_the_bar_draws_the_round_and_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[dict[str, str]] = []
+
+    class Shown:
+        def update(self, data: dict[str, str], raw: bool) -> None:
+            drawn.append(data)
+
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> Shown:
+        drawn.append(data)
+        return Shown()
+
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
+    run = heroes.run(small(experiment="a<b"), track="bar")
+    texts = [each["text/plain"] for each in drawn]
+    assert texts[0] == "a<b, heroes · round 0 of 3"
+    assert texts[1].startswith("a<b, heroes · round 1 of 3 · virtual time ")
+    assert texts[3].endswith(f"accuracy {100 * (run.records[-1].score or 0):.2f} %")
+    assert drawn[3]["text/html"].startswith('<progress value="3" max="3"></progress> a&lt;b, heroes')
+    monkeypatch.setitem(sys.modules, "IPython.display", None)
+    with pytest.raises(ConfigError, match="'bar' is for notebooks, and IPython is not installed"):
+        heroes.run(small(), track="bar")

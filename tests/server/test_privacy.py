@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import dp_accounting as dp
 import pytest
 import torch
-from dp_accounting import rdp
 
 import heroes
 from heroes.assemble.server import privacy
@@ -99,6 +97,9 @@ def test_what_was_spent_is_in_the_records_and_the_report(tmp_path):
 
 def by_hand(noise: float, rounds: int, *, drawn: tuple[int, int] | None, delta: float = 1e-5) -> float:
     """What dp-accounting says of so many releases, with clients drawn (out of all, so many) or not."""
+    import dp_accounting as dp
+    from dp_accounting import rdp
+
     gaussian: dp.DpEvent = dp.GaussianDpEvent(noise / 2)
     event = gaussian if drawn is None else dp.SampledWithoutReplacementDpEvent(*drawn, gaussian)
     accountant = rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)

@@ -31,9 +31,22 @@ WRONG = {
     "data.gamma": [-1.0, 101.0, "x"],
     "data.alpha": [0.0, -1.0, "x"],
     "data.phi": [-1, 2.5],
+    "data.classes_per_client": [0, 2.5, "x"],
+    "data.shards": [0, 2.5, "x"],
+    "data.sizes": ["even", 7],
+    "data.skew": [0.0, -1.0, "x"],
     "data.examples_per_client": [0, 2.5, "x"],
     "data.directory": [7],
     "data.source": [7],
+    "data.test": [7],
+    "data.test_share": [0.0, 1.0, "x"],
+    "data.target": [7],
+    "data.targets": ["number", 7],
+    "data.owner": [7],
+    "data.categories": ["age", [7]],
+    "data.ignore": ["age", [7]],
+    "data.text": [7],
+    "data.length": [4, 70_000, "x"],
     "data.augment": ["x"],
     "data.size": [4, 2000],
     "data.classes": ["n01440764", [7]],
@@ -90,7 +103,7 @@ WRONG = {
     "robust.trim": [-0.1, 0.5],
     "robust.guard": ["x"],
     "robust.guard_factor": [1, "x"],
-    "privacy.noise": [-1.0, "x", 1.0],
+    "privacy.noise": [-1.0, "x"],
     "privacy.clip": [0, -1.0],
     "privacy.delta": [0, 1],
     "privacy.source": ["dice"],
@@ -98,8 +111,11 @@ WRONG = {
     "strategy.blocks": ["gird"],
     "strategy.adaptive_tau": ["yes", 1],
     "strategy.pace": ["fast"],
+    "strategy.drift": [0, -1.0, "x"],
+    "strategy.passes": [0, -1.0, "x"],
+    "strategy.useful": [-0.1, 1.5, "x"],
     "strategy.deadline": ["median"],
-    "strategy.tau_first": [0, 100],
+    "strategy.tau_first": [0, 600],
     "strategy.tau_min": [0, 30],
     "strategy.tau_max": [0, 5],
     "strategy.rho": [-1.0, "automatic"],
@@ -124,6 +140,8 @@ WRONG = {
     "evaluation.every_width": ["x"],
     "evaluation.average": [-0.1, 1, "x"],
     "checkpoint.every": [-1, 0.5, "x"],
+    "own.file": [7],
+    "own.digest": [7],
     "engine.name": ["in_proces"],
     "engine.workers": [-1, 1.5, "x"],
     "engine.devices": [[-1], ["cuda:0"], 1.5],
@@ -133,6 +151,7 @@ WRONG = {
     "engine.clock": ["walls", 1],
     "engine.model_out": [7],
     "engine.model_width": [0, 1.5, "x"],
+    "tracking.trackers": [3, [7]],
 }
 
 
@@ -214,9 +233,15 @@ def test_step_limits_have_two_names_or_seconds_and_the_old_name_of_the_shared_on
         changed = config.changed({"strategy.step_limit": written})
         assert changed.strategy.model_dump()["step_limit"] == read
         assert parse(tomllib.loads(to_toml(changed))) == changed
-    assert config.strategy.model_dump()["step_limit"] == "shared"
+    assert config.strategy.model_dump()["step_limit"] == ("own" if name == "heroes" else "shared")
     with pytest.raises(ConfigError, match=r"strategy\.step_limit is 'owm': .*own"):
         config.changed({"strategy.step_limit": "owm"})
+
+
+def test_noise_cannot_protect_the_estimates_that_some_paces_need() -> None:
+    assert Config().changed({"privacy.noise": 1.0}).privacy.noise == 1.0
+    with pytest.raises(ConfigError, match=r"privacy\.noise is 1\.0: .*use strategy\.pace = 'progress'"):
+        Config().changed({"privacy.noise": 1.0, "strategy.pace": "calibrated"})
 
 
 def test_none_unsets_what_may_be_unset_and_nothing_else() -> None:

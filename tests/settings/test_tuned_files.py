@@ -12,8 +12,10 @@ from heroes.settings.recipes import EXPERIMENTS, recipe, tuned
 from heroes.strategies.base import SameTau
 from heroes.strategies.registry import BUILT_IN
 
+TUNED = [name for name in EXPERIMENTS if name not in ("images", "table", "text")]  # of data that is known
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+
+@pytest.mark.parametrize("experiment", TUNED)
 @pytest.mark.parametrize("strategy", BUILT_IN)
 def test_what_comes_with_an_experiment_is_in_its_recipe(experiment: str, strategy: str) -> None:
     assert tuned_files.shipped(experiment), f"{experiment} has no file"
@@ -24,7 +26,7 @@ def test_what_comes_with_an_experiment_is_in_its_recipe(experiment: str, strateg
 
 def test_every_shipped_file_is_of_an_experiment_and_says_where_it_comes_from() -> None:
     files = list(Path(tuned_files.__file__).with_name("tuned").iterdir())
-    assert {file.stem for file in files} == set(EXPERIMENTS)
+    assert {file.stem for file in files} == set(TUNED)
     for file in files:
         assert "heroes tune" in file.read_text().partition("[")[0]
 

@@ -16,10 +16,11 @@ from heroes import seeds
 from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
 from heroes.messages import Cohort, Selection, Update
+from heroes.planning.loads import LearningRate
 from heroes.planning.pacing import Estimates
 from heroes.rounds import as_sent, make_task, run, run_round
 from heroes.slices.cuts import cut_out
-from heroes.strategies.heroes import HeroesMemory, mean_estimates
+from heroes.strategies.heroes import Heroes, HeroesMemory, mean_estimates
 
 ESTIMATES = Estimates(loss=1.0, smoothness=0.5, variance=0.3, gradient=0.4)
 
@@ -320,6 +321,67 @@ def test_three_golden_rounds(world):
     assert [entry.loss for entry in entries] == pytest.approx([1.03942, 0.74289, 0.69838], rel=1e-3)
     assert [entry.seconds for entry in entries] == pytest.approx([0.158529, 0.295478, 0.391697], rel=1e-3)
     assert [entry.facts["tau_star"] for entry in entries] == pytest.approx([6.0, 6.0, 3.68501], rel=1e-3)
+
+
+def by_default(world, **changes):
+    """Heroes as it comes, but for the seconds that a step may take."""
+    published = ("blocks", "pace", "rho", "any_width", "useful", "tau_min", "tau_max")
+    plain = {name: Heroes.model_fields[name].default for name in published}
+    return world.strategy("heroes", **plain | changes)
+
+
+def test_by_default_the_steps_are_those_that_bring_the_most_progress_a_second(world):
+    strategy = by_default(world)
+    plan = strategy.assign(strategy.begin(0), MIXED)
+    loads = [(a.step_seconds, a.transfer_seconds) for a in plan.assignments]
+    mu, nu = np.median(loads, axis=0)
+    assert plan.facts["rule"] == "progress"
+    assert plan.facts["tau_star"] == pytest.approx(np.sqrt(30 / 0.1 * nu / mu))
+    assert len({a.tau for a in plan.assignments}) > 1  # in the first round already
+    for a in plan.assignments:
+        assert plan.facts["deadline"] - a.step_seconds < a.seconds <= plan.facts["deadline"] * (1 + 1e-6)
+    assert strategy.duties(2).probes == 0
+    assert strategy.reveals() is None
+
+
+def test_the_pace_follows_links_and_the_learning_rate_by_their_roots(world):
+    def aimed(upload, rate):
+        strategy = by_default(world, learning_rate=LearningRate(rate))
+        return strategy.assign(strategy.begin(0), cohort([4e8], upload, 1e12)).facts["tau_star"]
+
+    assert aimed(50e3, 0.1) == pytest.approx(2 * aimed(200e3, 0.1), rel=1e-3)
+    assert aimed(200e3, 0.4) == pytest.approx(aimed(200e3, 0.1) / 2, rel=1e-3)
+
+
+def test_nobody_goes_over_its_examples_more_often_than_it_should(world):
+    strategy = by_default(world, one_pass=2.0)
+    plan = strategy.assign(strategy.begin(0), MIXED)
+    assert plan.facts["tau_star"] == pytest.approx(5 * 2.0)
+
+
+def test_adamw_goes_further_for_its_rate(world):
+    sgd, adamw = (by_default(world, stride=stride) for stride in (1.0, 4.0))
+    stars = [each.assign(each.begin(0), MIXED).facts["tau_star"] for each in (sgd, adamw)]
+    assert stars[0] == pytest.approx(2 * stars[1])
+
+
+def test_a_client_whose_link_leaves_it_no_time_gets_a_narrower_slice(world):
+    uploads = np.array([200e3, 200e3, 200e3, 8e3])
+    clients = replace(cohort([4e8] * 4), upload=uploads)
+    blind = by_default(world, useful=0.0)
+    assert [a.selection.width for a in blind.assign(blind.begin(0), clients).assignments] == [3, 3, 3, 3]
+    seeing = by_default(world)
+    plan = seeing.assign(seeing.begin(0), clients)
+    assert [a.selection.width for a in plan.assignments] == [3, 3, 3, 2]
+    assert all(a.tau >= plan.facts["tau_star"] / 4 for a in plan.assignments)
+    assert plan.assignments[-1].bytes_up == 4000
+
+
+def test_whoever_cannot_do_enough_even_at_width_1_does_what_it_can(world):
+    strategy = by_default(world)
+    clients = replace(cohort([4e8] * 4), upload=np.array([200e3, 200e3, 200e3, 50.0]))
+    last = strategy.assign(strategy.begin(0), clients).assignments[-1]
+    assert (last.selection.width, last.tau, last.straggler) == (1, strategy.tau_min, True)
 
 
 def honest_and_lied(strategy, lie, when, rounds=5):

@@ -31,6 +31,7 @@ targets = [0.1]
 strategy = "fedavg"
 
 [variants."32 bits"]
+"exchange.up_bits" = 32
 
 [variants."8 bits"]
 "exchange.up_bits" = 8

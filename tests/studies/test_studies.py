@@ -141,7 +141,7 @@ def test_an_unknown_study_is_named_with_those_there_are() -> None:
 @pytest.mark.parametrize("name", plans.names())
 def test_every_study_that_comes_with_heroes_can_be_run(name: str) -> None:
     plan = plans.read(name)
-    rows = list(plans.rows(plan))
+    rows = [row for variant in plan.variants for row in plans.rows(plan, variant)]
     keys = [config.model_dump_json() for row in rows for config in row.configs]
     assert len(set(keys)) == len(keys), "two rows are the same run"
 
@@ -150,5 +150,5 @@ def test_rows_without_runs_are_told_too(study: Path, tmp_path: Path) -> None:
     plan = plans.read(str(study))
     rows = list(plans.rows(plan))
     store = Store(tmp_path / "none")
-    assert [config.seed for _, config in missing(rows, store)] == [100, 100, 101, 101]
+    assert [config.seed for _, config in missing([*rows, *rows], store)] == [100, 100, 101, 101]
     assert [row[1] for row in table(plan, list(outcomes(rows, store))).rows] == ["0 of 2", "0 of 2"]

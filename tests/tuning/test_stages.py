@@ -44,10 +44,15 @@ def tries(bases: Mapping[str, Config], best: Mapping[str, Mapping[str, Any] | No
 def test_every_strategy_gets_the_same_rates_at_twenty_steps_then_ten_and_fifty() -> None:
     best = {name: {RATE: 0.1, tau_key(config) or "": 20} for name, config in BASES.items()}
     rates, grown, taus, _ = tries(BASES, best)
-    assert set(rates) == set(taus) == set(BASES)
+    told = {name for name, config in BASES.items() if tau_key(config)}
+    assert set(rates) == set(BASES)
+    assert set(taus) == told
     assert not any(grown.values())
-    for name, config in BASES.items():
-        key = tau_key(config)
+    assert {name: rates[name] for name in BASES if name not in told} == {
+        "heroes": [{RATE: rate} for rate in (0.03, 0.1, 0.2)]  # its pace is not a setting
+    }
+    for name in told:
+        key = tau_key(BASES[name])
         assert key in ("strategy.tau", "strategy.tau_first")
         assert rates[name] == [{RATE: rate, key: 20} for rate in (0.03, 0.1, 0.2)]
         assert taus[name] == [{RATE: 0.1, key: tau} for tau in (10, 50)]
@@ -68,7 +73,7 @@ def test_a_strategy_without_a_score_neither_grows_the_grid_nor_goes_on() -> None
     best = {name: None if name == names[0] else {RATE: 0.1} for name in names}
     _, grown, taus, _ = tries(BASES, best)
     assert not any(grown.values())
-    assert set(taus) == set(names[1:])
+    assert set(taus) == {name for name in names[1:] if tau_key(BASES[name])}
 
 
 def test_step_limits_are_tried_at_the_best_rate_and_steps_where_there_are_widths() -> None:
@@ -93,7 +98,8 @@ def test_a_strategy_without_local_steps_tries_rates_only() -> None:
 def test_what_is_left_is_counted() -> None:
     stages = list(staged(BASES, lambda name: {RATE: 0.1}))
     limits = sum(max(0, len(step_limits(config)) - 1) for config in BASES.values())
-    assert [stage.later for stage in stages] == [2 * len(BASES) + limits] * 2 + [limits, 0]
+    steps = 2 * sum(tau_key(config) is not None for config in BASES.values())
+    assert [stage.later for stage in stages] == [steps + limits] * 2 + [limits, 0]
 
 
 def test_a_grid_is_crossed_for_every_strategy() -> None:

@@ -7,6 +7,7 @@ clients need (`clients`) and what the server needs (`server`).
 from heroes.assemble.clients import at_clients, at_node, settled
 from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own, OwnData
+from heroes.assemble.own_file import OwnParts, with_file
 from heroes.assemble.server import stop_rule
 from heroes.assemble.serving import for_serving, trial_inputs
 from heroes.assemble.whole import assembled, entered, followed
@@ -15,6 +16,7 @@ __all__ = [
     "NOTHING",
     "Own",
     "OwnData",
+    "OwnParts",
     "assembled",
     "at_clients",
     "at_node",
@@ -25,4 +27,5 @@ __all__ = [
     "settled",
     "stop_rule",
     "trial_inputs",
+    "with_file",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from heroes import seeds
 from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own
+from heroes.assemble.own_file import with_file
 from heroes.assemble.world import dataset, federated, model_build, named_model, shared
 from heroes.client import precision
 from heroes.client.extras import LABELS
@@ -99,9 +101,17 @@ def at_node(own: Own, text: str, client: int) -> tuple[Trainer, FederatedData]:
     return _at_node(own, text)
 
 
+def from_file(text: str, client: int) -> tuple[Trainer, FederatedData]:
+    """The same with the parts of the file that the configuration names: only in processes of this machine,
+    since a server must not choose which files a node runs.
+    """
+    return _at_node(None, text)
+
+
 @lru_cache(maxsize=2)
-def _at_node(own: Own, text: str) -> tuple[Trainer, FederatedData]:
+def _at_node(own: Own | None, text: str) -> tuple[Trainer, FederatedData]:
     """Kept from one message to the next, for whichever clients this process has."""
+    own = with_file(NOTHING, tomllib.loads(text)) if own is None else own
     config, keys = received(text, own.strategy_class)
     return at_clients(config, own, seed=keys)
 

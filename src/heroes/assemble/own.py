@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from heroes.strategies import registry
 from heroes.strategies.base import Strategy
 
 OwnData = FederatedData | Dataset | tuple[Examples, Examples]
+AskedFor = Callable[[Config], OwnData]
+"""Data that is made when it is needed, for the clients of a configuration."""
 _NAMED_IN = {
     "model": "model.name",
     "data": "data.name",
@@ -30,14 +32,29 @@ _NAMED_IN = {
 
 @dataclass(frozen=True)
 class Own:
-    """The parts that the user brings. For those that are None the configuration names one."""
+    """The parts that the user brings. For those that are None the configuration names one.
+
+    `file` is where they were read from, and `digest` which version of it, if that was a file.
+    """
 
     model: Build | None = None
-    data: OwnData | None = None
+    data: OwnData | AskedFor | None = None
     strategy: Strategy | None = None
     loss: Function | None = None
     metrics: Mapping[str, Any] | None = None
     sampler: Sampler | None = None
+    file: str | None = None
+    digest: str | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is any part at all."""
+        return any(getattr(self, field.name) is not None for field in fields(self))
+
+    @property
+    def remembered(self) -> dict[str, str | None]:
+        """The settings that say which file the parts come from."""
+        return {"own.file": self.file, "own.digest": self.digest}
 
     @property
     def strategy_class(self) -> type[Strategy] | None:
@@ -53,9 +70,13 @@ class Own:
 
     def named(self, config: Config) -> Config:
         """The configuration with the user's parts marked as "own": alone it cannot repeat the run."""
-        if self.strategy is not None:
+        if self.strategy is not None and not (self.file and config.strategy.name == self.strategy.name):
             config = config.with_strategy(registry.own(self.strategy))
-        own = {key: "own" for part, key in _NAMED_IN.items() if getattr(self, part) is not None}
+        own: dict[str, str | None] = {
+            key: "own" for part, key in _NAMED_IN.items() if getattr(self, part) is not None
+        }
+        if self.file is not None or config.own.file is not None:
+            own |= self.remembered
         return self._measured(config.changed(own) if own else config)
 
     def _measured(self, config: Config) -> Config:

@@ -39,10 +39,7 @@ def _build(config: Config, own: Own, arguments: Mapping[str, Any] | None) -> Bui
     if own.model is not None:
         return own.model
     if config.model.name == "own":
-        raise ConfigError(
-            "the run was trained with a model of your own, which its folder does not hold: give it again, "
-            "heroes.load(folder, model=build); `heroes export` cannot, so export it from Python"
-        )
+        raise ConfigError(f"the run was trained with a model of your own, {_gone(config, 'model=build')}")
     if arguments is not None:
         return partial(named_model(config.model.name), **arguments)
     return model_build(config, _data(config, own))
@@ -50,12 +47,17 @@ def _build(config: Config, own: Own, arguments: Mapping[str, Any] | None) -> Bui
 
 def _data(config: Config, own: Own, progress: Progress | None = None) -> FederatedData:
     if own.data is None and config.data.name == "own":
-        raise DataError(
-            "the run was trained on data of your own, which its folder does not hold: give it again, "
-            "heroes.load(folder, data=...)"
-        )
+        raise DataError(f"the run was trained on data of your own, {_gone(config, 'data=...')}")
     own_data = shared(config, own.data, config.seed, progress)
     return own_data or federated(config, dataset(config, progress, config.seed), config.seed)
+
+
+def _gone(config: Config, part: str) -> str:
+    """Why a part of the user's own is not here, and how to have it."""
+    again = f"give it again, heroes.load(folder, {part})"
+    if config.own.file is not None:
+        return f"from {config.own.file!r}, which is gone or has changed: put it back, or {again}"
+    return f"which its folder does not hold: {again}; the command line finds what was given by --own"
 
 
 def trial_inputs(config: Config, own: Own) -> Tensor:

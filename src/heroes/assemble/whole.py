@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import inspect
 import math
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
 from heroes.assemble import server as parts_of_server
-from heroes.assemble.clients import at_clients, at_node, in_precision, remark, settled, torch_devices
+from heroes.assemble.clients import (
+    at_clients,
+    at_node,
+    from_file,
+    in_precision,
+    remark,
+    settled,
+    torch_devices,
+)
 from heroes.assemble.elsewhere import received, sent
 from heroes.assemble.own import NOTHING, Own
+from heroes.assemble.own_file import with_file
 from heroes.assemble.server import planned
 from heroes.assemble.serving import few
 from heroes.assemble.world import fleet_kind
@@ -28,7 +38,7 @@ from heroes.settings.config import Config
 from heroes.settings.sections import FaultsConfig
 from heroes.strategies.base import Strategy
 from heroes.transport.engines.faulty import FaultyEngine
-from heroes.transport.opening import Opener, Parts, room
+from heroes.transport.opening import Opener, Parts, Prepare, room
 
 
 def entered(
@@ -96,6 +106,7 @@ def assembled(
             sampled=data.sample is not None,
             precision=config.training.precision,
             inputs=few(data.test),
+            energy=drawn.energy if wall is None else None,  # who knows what real clients use
         )
 
 
@@ -124,9 +135,17 @@ def clock_and_devices(
 
 def followed(own: Own, text: str) -> Parts:
     """What a process of a job needs that serves the leading one, from that one's configuration as text."""
+    own = with_file(own, tomllib.loads(text))
     config, keys = received(text, own.strategy_class)
     trainer, data = at_clients(config, own, seed=keys)
     return engine_parts(config, own, trainer, data, *planned(config, trainer, data))
+
+
+def _elsewhere(own: Own) -> Prepare | None:
+    """How processes elsewhere set themselves up; None if they cannot."""
+    if own.file is not None:
+        return from_file
+    return None if own.elsewhere is None else partial(at_node, own.elsewhere)
 
 
 def engine_parts(
@@ -145,7 +164,7 @@ def engine_parts(
         data,
         config.evaluation.batch_size,
         config=sent(config),
-        prepare=None if own.elsewhere is None else partial(at_node, own.elsewhere),
+        prepare=_elsewhere(own),
         cohort=config.federation.cohort,
         asked=math.ceil(config.federation.cohort * config.server.oversample),
         least=config.server.at_least,

@@ -14,12 +14,13 @@ import numpy as np
 from heroes import plugins, seeds
 from heroes.data import (
     DATASETS,
-    KEEPING_PROPORTIONS,
+    MAY_LEAVE_OUT,
     PARTITIONS,
     DataOptions,
     Dataset,
     Examples,
     FederatedData,
+    Numbers,
     Progress,
     Shares,
     held_out,
@@ -36,6 +37,7 @@ from heroes.seeds import Seed
 from heroes.settings.config import Config
 
 T = TypeVar("T")
+_PATHS = ("directory", "source", "test", "writers")  # among the options of a data set
 _WORTH_A_NOTE = 0.9  # of the examples are used; what is left over in dealing whole examples is less
 
 
@@ -51,13 +53,21 @@ def dataset(config: Config, progress: Progress | None, seed: Seed) -> Dataset:
     named("data.partition", config.data.partition, PARTITIONS)
     takes = {field.name for field in fields(DataOptions)}
     options = {key: value for key, value in config.data.model_dump().items() if key in takes}
-    options |= {
-        key: Path(options[key]) for key in ("directory", "source", "writers") if options[key] is not None
-    }
+    options |= {key: Path(options[key]) for key in _PATHS if options[key] is not None}
+    if options["targets"] == "auto":
+        options["targets"] = "numbers" if config.objective.name == "mean_squared_error" else "classes"
     own = seed if config.data.name in DATASETS else seeds.number(seed, "data", config.data.name)
     found = load(config.data.name, DataOptions(**{"seed": own, "progress": progress, **options}))
     if found.skipped and progress is not None:
         progress(f"{len(found.skipped)} files left out, for example {found.skipped[0]}", 0, None)
+    scale = found.about.get("target")
+    if isinstance(scale, Numbers) and progress is not None:
+        progress(
+            f"targets have mean {scale.mean:g} and standard deviation {scale.deviation:g}, which is what an "
+            "error of 1 means",
+            0,
+            None,
+        )
     return found
 
 
@@ -67,6 +77,8 @@ def shared(
     """The user's data, shared out if it is not yet."""
     if data is None:
         return None
+    if callable(data):
+        data = data(config)
     if isinstance(data, FederatedData):
         return _validated(config, data, seed)
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Examples) for part in data):
@@ -86,8 +98,9 @@ def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | No
     if d.validation:
         rest, held = held_out(data, d.validation, seeds.stream(seed, "validation"))
         test = data.train.only(tested(held, d.test_limit, seed))
-    by_gamma = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
-    level = {**by_gamma, "dirichlet": d.alpha, "missing": d.phi}.get(name)
+    by_gamma: dict[str, float] = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
+    levels = {"dirichlet": d.alpha, "missing": d.phi, "classes": d.classes_per_client, "shards": d.shards}
+    level = (by_gamma | levels).get(name)
     shares = share_out(
         name,
         data.train.targets.numpy()[rest],
@@ -97,8 +110,10 @@ def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | No
         owners=None if data.owners is None else data.owners[rest],
         device_of=Fleet(fleet_kind(config), clients, seed).device_of if name == "by_device" else None,
         examples_per_client=d.examples_per_client,
+        size_kind=d.sizes,
+        skew=d.skew,
     )
-    if progress is not None and isinstance(shares, Shares) and name in KEEPING_PROPORTIONS:
+    if progress is not None and isinstance(shares, Shares) and name in MAY_LEAVE_OUT:
         used, of = int(shares.starts[-1]), len(rest)
         if used < _WORTH_A_NOTE * of:
             progress(_left_out(name, used, of), 0, None)
@@ -116,21 +131,26 @@ def _validated(config: Config, data: FederatedData, seed: Seed) -> FederatedData
 
 
 def _left_out(name: str, used: int, of: int) -> str:
+    uses = f"{name} uses {used:,} of {of:,} training examples"
+    if name == "classes":
+        return f"{uses}, since some classes are nobody's: more clients or data.classes_per_client would help"
     return (
-        f"{name} uses {used:,} of {of:,} training examples, since every client gets as many as the rarest "
-        "class allows; data.partition = 'gamma_all' deals all of them out"
+        f"{uses}, since every client gets as many as the rarest class allows; data.partition = 'gamma_all' "
+        "deals all of them out"
     )
 
 
 def model_build(config: Config, data: FederatedData) -> Build:
-    """The named model, given the options it accepts and the data's number of classes, channels and pixels.
+    """The named model, given the options it accepts and what the data has: classes, channels and so on.
 
     Float targets are not classes: then the model keeps its own default number of outputs.
     """
     build = named_model(config.model.name)
     takes = inspect.signature(build).parameters
     shape = data.train.inputs.shape
-    found = {"image": shape[-1], "channels": shape[1] if len(shape) == 4 else 3}
+    found = {"image": shape[-1], "channels": shape[1] if len(shape) == 4 else 3, "features": shape[-1]}
+    if (vocabulary := getattr(data.train.transform, "vocabulary", None)) is not None:
+        found["vocabulary"] = vocabulary
     if not data.train.targets.dtype.is_floating_point:
         shown = int(max(data.train.targets.max(), data.test.targets.max())) + 1
         found["classes"] = data.classes or shown

@@ -48,6 +48,7 @@ Out = Annotated[Path | None, typer.Option(help="The comparison folder; by defaul
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")]
 Targets = Annotated[str | None, typer.Option(help="Scores to reach (accuracy: 0 to 1), with commas between.")]
 _WHOSE = "The strategy that the others are compared with: heroes, else the first."
+Latex = Annotated[bool, typer.Option(help="Print the tables as LaTeX (booktabs) on standard output.")]
 Reference = Annotated[str | None, typer.Option(metavar="NAME", help=_WHOSE)]
 
 
@@ -62,6 +63,7 @@ def compare_command(
     engine: options.Engine = None,
     rounds: options.Rounds = None,
     settings: options.Settings = None,
+    own: options.Own = None,
     grid: options.Grid = None,
     tuned: Tuned = None,
     out: Out = None,
@@ -71,8 +73,11 @@ def compare_command(
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
+    latex: Latex = False,
 ) -> None:
     """Run strategies side by side and compare them, or compare existing runs; nothing is run twice."""
+    if as_json and latex:
+        raise ConfigError("--json and --latex both want standard output; say one of them")
     marks = None if targets is None else [options.number(text, "--targets") for text in targets.split(",")]
     folders = [Path(thing) for thing in things]
     if not all((folder / "records.jsonl").exists() for folder in folders):
@@ -84,7 +89,7 @@ def compare_command(
             "federation.time_budget": until_time,
             "federation.traffic_budget": until_traffic,
         }
-        asked = _Asked(things[0], settings, named, tuned, out)
+        asked = _Asked(things[0], settings, named, tuned, own, out)
         planned = list(asked.runs(strategies, seeds, combinations(parse_grid(grid or []))))
         _refuse_mpi(planned)
         _run_all(planned, jobs, overwrite, quiet)
@@ -93,7 +98,7 @@ def compare_command(
     found = compare(load_runs(folders), targets=marks, reference=reference)
     if out is not None:
         write_comparison(found, out, quiet)
-    _tell(found, as_json)
+    print(found.latex(), end="") if latex else _tell(found, as_json)
 
 
 def _refuse_missing(folders: list[Path]) -> None:
@@ -111,11 +116,12 @@ class _Asked:
     settings: list[str] | None
     named: Mapping[str, object]
     tuned: Path | None
+    own: Path | None
     out: Path | None
 
     def runs(self, strategies: str, seeds: str, variants: Sequence[Settings]) -> Iterator[Planned]:
         """Every strategy with every variant and every seed."""
-        names = options.strategy_names(strategies)
+        names = options.strategy_names(strategies, self.own)
         for seed in dict.fromkeys(part.strip() for part in seeds.split(",")):
             chosen = {**self.named, "seed": int(options.number(seed, "--seeds", whole=True))}
             for name in names:
@@ -123,7 +129,7 @@ class _Asked:
                     yield self._run(name, variant, chosen)
 
     def _run(self, strategy: str, variant: Settings, named: Mapping[str, object]) -> Planned:
-        config = options.configuration(self.experiment, strategy, self.settings, named, self.tuned)
+        config = options.configuration(self.experiment, strategy, self.settings, named, self.tuned, self.own)
         config = varied(config, variant)
         words = [word for part in parts(variant) for word in part]
         folder = self.out or Path("runs") / options.folder_name("compare", config.experiment)
@@ -198,9 +204,10 @@ def _tell(found: Comparison, as_json: bool) -> None:
 
 
 def write_comparison(found: Comparison, out: Path, quiet: bool) -> None:
-    """The comparison folder: tables as JSON and CSV, pictures, the page."""
+    """The comparison folder: tables as JSON, CSV and LaTeX, pictures, the page."""
     write_whole(out / "comparison.json", json.dumps(found.as_json(), indent=2) + "\n")
     write_whole(out / "comparison.csv", found.as_csv())
+    write_whole(out / "comparison.tex", found.latex())
     try:
         with status("drawing", quiet):
             for picture in comparison_pictures(found):

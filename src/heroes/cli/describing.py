@@ -18,6 +18,7 @@ from heroes.report import Table
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from heroes.fleet import Device
     from heroes.models.family import Family
 
 Width = Annotated[int, typer.Option("--max-width", min=1, max=64, help="P: the width of the complete model.")]
@@ -99,14 +100,23 @@ def fleet_command(
     out_console.print(f"{name}: {fleet.kind.summary}", markup=False)
     counts = np.bincount(fleet.device_of, minlength=len(fleet.kind.devices))
     devices = [
-        (device.name, f"{device.flops / 1e9:g}", str(count))
+        (device.name, f"{device.flops / 1e9:g}", str(count), *_joules(device))
         for device, count in zip(fleet.kind.devices, counts, strict=True)
     ]
-    print_table(Table(f"devices of {clients} clients", ("device", "GFLOP/s", "clients"), tuple(devices)))
+    columns = ("device", "GFLOP/s", "clients", "J/GFLOP", "J/MB up", "J/MB down")
+    print_table(Table(f"devices of {clients} clients", columns, tuple(devices)))
     steps = [(str(s.width), *_spread(s.composed_flops / cohort.speed)) for s in sizes]
     print_table(Table(f"seconds of one step of {model}", ("width", *_HEAD), tuple(steps)))
     times = [(str(s.width), *_spread(size / cohort.upload)) for s, size in zip(sizes, uploads, strict=True)]
     print_table(Table("seconds of one upload", ("width", *_HEAD), tuple(times)))
+
+
+def _joules(device: Device) -> tuple[str, ...]:
+    """What a device's FLOPs and bytes cost."""
+    if device.joules_per_flop is None:
+        return ("not known",) * 3
+    prices = 1e9 * device.joules_per_flop, *(1e6 * each for each in device.joules_per_byte)
+    return tuple(f"{joules:.3g}" for joules in prices)
 
 
 _HEAD = ("10 %", "median", "90 %", "least", "most", "from least to most (logarithmic)")

@@ -44,10 +44,10 @@ def init_command(
     if config.privacy.noise and "privacy.source" not in given:
         config = config.changed({"privacy.source": "system"})  # nodes could foresee what comes from a seed
     files = {
-        "pyproject.toml": _project(folder, config, "own_parts" if own else "heroes.flower_app"),
+        "pyproject.toml": _project(folder, config, "own_app" if own else "heroes.flower_app"),
         "config.toml": _settings(config, seeded="seed" in given),
         "README.md": _readme(config, own),
-        **({"own_parts.py": _template("own_parts.py")} if own else {}),
+        **({"own_parts.py": _template("own_parts.py"), "own_app.py": _OWN_APP} if own else {}),
     }
     taken = [name for name in files if (folder / name).exists()]
     if taken and not overwrite:
@@ -103,6 +103,18 @@ rounds = {config.federation.rounds}  # instead of federation.rounds
 
 def _template(name: str) -> str:
     return resources.files("heroes.cli.templates").joinpath(name).read_text(encoding="utf-8")
+
+
+_OWN_APP = '''"""What Flower starts: the parts in own_parts.py as an app."""
+
+import own_parts
+
+from heroes.flower_app import Parts
+
+parts = Parts.of(own_parts)
+server_app = parts.server_app()
+client_app = parts.client_app()
+'''
 
 
 def _readme(config: Config, own: bool) -> str:

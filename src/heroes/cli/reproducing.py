@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -14,25 +14,16 @@ from heroes.cli.app import app
 from heroes.cli.comparing import write_comparison
 from heroes.cli.console import err_console, note, out_console, print_table, status
 from heroes.cli.studying import Jobs, Progress, kept
-from heroes.errors import ConfigError, did_you_mean
-from heroes.report import Comparison, compare, write_whole
+from heroes.errors import ConfigError
+from heroes.report import write_whole
 from heroes.report.page import book
 from heroes.studies import plans
+from heroes.studies.figures import FIGURES, chapters, plan_of, wanted
 from heroes.studies.kept import Store
-from heroes.studies.making import make, missing, outcomes
+from heroes.studies.making import kept_runs, make, refuse_without_data, to_make
+from heroes.studies.telling.writing import write_pages
 
-FIGURES = {
-    "accuracy": "accuracy",
-    "waiting": "accuracy",
-    "resources": "accuracy",
-    "noniid": "noniid",
-    "text": "text",
-    "images": "images",
-    "ablation": "ablation",
-    "worlds": "worlds",
-}
-"""which plan has the runs of a figure"""
-_WHAT = f"list, all, or figures: {', '.join(FIGURES)}."
+_WHAT = f"list, page, all, or figures: {', '.join(FIGURES)}."
 Figures = Annotated[list[str], typer.Argument(metavar="FIGURE …", help=_WHAT)]
 Scale = Annotated[str, typer.Option(help="smoke: minutes; small: a night; full: the paper's size.")]
 Seeds = Annotated[str | None, typer.Option(help="The seeds, instead of the plan's, with commas between.")]
@@ -53,59 +44,71 @@ def reproduce_command(
     only_tables: Annotated[bool, typer.Option("--tables", help="Run nothing: tell what is kept.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Repeat the evaluation: run what is missing, then write tables, pictures and one page per figure."""
+    """Repeat the evaluation: run what is missing, then write tables, pictures and one page per figure.
+
+    `page` runs nothing: it writes the pages about all that is kept, docs/results.md and others, to --out.
+    """
     store = Store(results or (out / "results" if scale == "smoke" else Path("results")))
     if figures == ["list"]:
-        for name, plan_name in FIGURES.items():
-            plan = _plan(plan_name, scale, seeds)
-            out_console.print(f"{name:10} {kept(plan, store)}. {plan.about}", markup=False)
+        _list(store, scale, seeds)
         return
-    for name in dict.fromkeys(_wanted(figures)):
-        plan = _plan(name, scale, seeds)
-        todo = [each for variant in plan.variants for each in missing(list(plans.rows(plan, variant)), store)]
-        if todo and not only_tables:
-            make(todo, store, out / "runs", jobs, Progress(name, len(todo), quiet).heard)
-        _tell(plan, store, out / name, quiet)
+    if figures == ["page"]:
+        _page(store, out, scale, quiet)
+        return
+    chosen = [plan_of(name, scale, _seeds(seeds)) for name in wanted(figures)]
+    todo = {plan.name: [] if only_tables else to_make(plan, store) for plan in chosen}
+    refuse_without_data([config for each in todo.values() for _, config in each])
+    _refuse_nothing(chosen, todo, store)
+    for plan in chosen:
+        if todo[plan.name]:
+            again = to_make(plan, store)  # figures share runs
+            make(again, store, out / "runs", jobs, Progress(plan.name, len(again), quiet).heard)
+        _tell(plan, store, out / plan.name, quiet)
 
 
-def _wanted(figures: list[str]) -> Iterator[str]:
-    """The plans of these figures."""
-    for figure in FIGURES if figures == ["all"] else figures:
-        if figure not in FIGURES:
-            known = did_you_mean(figure, [*FIGURES, "list", "all"])
-            raise ConfigError(f"there is no figure {figure!r}: {known}")
-        yield FIGURES[figure]
+def _list(store: Store, scale: str, seeds: str | None) -> None:
+    for name, plan_name in FIGURES.items():
+        plan = plan_of(plan_name, scale, _seeds(seeds))
+        out_console.print(f"{name:14} {kept(plan, store)}. {plan.about}", markup=False)
 
 
-def _plan(name: str, scale: str, seeds: str | None) -> plans.Plan:
-    plan = plans.read_file(plans.FIGURES / f"{name}.toml").at(scale)
-    if seeds is None:
-        return plan
-    chosen = tuple(int(options.number(part, "--seeds", whole=True)) for part in seeds.split(","))
-    return plan.model_copy(update={"seeds": chosen})
+def _page(store: Store, out: Path, scale: str, quiet: bool) -> None:
+    with status("writing pages and pictures", quiet):
+        written = write_pages(store, out, scale)
+    for path in written:
+        err_console.print(f"written: {path}", markup=False, soft_wrap=True)
+
+
+def _refuse_nothing(chosen: list[plans.Plan], todo: Mapping[str, object], store: Store) -> None:
+    """Refuse to tell of figures without a single run, before anything is written."""
+    empty = [plan.name for plan in chosen if not todo[plan.name] and kept_runs(plan, store)[0] == 0]
+    if len(empty) == len(chosen):
+        names, where = ", ".join(empty), str(store.folder)
+        raise ConfigError(f"no run of {names} is kept in {where!r}; leave out --tables to make them")
+    for name in empty:
+        note(f"no run of {name} is kept in {str(store.folder)!r}")
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    return [int(options.number(part, "--seeds", whole=True)) for part in text.split(",")]
 
 
 def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> None:
     """Print the leading tables of every variant, and write everything."""
-    chapters = dict(_chapters(plan, store))
-    if not chapters:
-        raise ConfigError(f"no run of {plan.name} is kept in {str(store.folder)!r}; leave out --tables")
-    for name, found in chapters.items():
-        for shown in found.leading():
-            print_table(replace(shown, title=f"{name}: {shown.title}" if name else shown.title))
+    shown = {
+        each.variant: replace(each.found, notes=(*each.found.notes, *each.absent))
+        for each in chapters(plan, store)
+        if each.found is not None
+    }
+    for name, found in shown.items():
+        for table in found.leading():
+            print_table(replace(table, title=f"{name}: {table.title}" if name else table.title))
         write_comparison(found, out / options.folder_name(name or plan.name), quiet=True)
         for text in found.notes:
             note(text)
-    with status("drawing", quiet):
-        page = write_whole(out / "page.html", book(f"heroes: {plan.name}", plan.about, chapters))
-    err_console.print(f"page: {page}", markup=False, soft_wrap=True)
-
-
-def _chapters(plan: plans.Plan, store: Store) -> Iterator[tuple[str, Comparison]]:
-    for variant in plan.variants:
-        found = list(outcomes(list(plans.rows(plan, variant)), store))
-        runs = [replace(run, row=outcome.label) for outcome in found for run in outcome.runs]
-        if runs:
-            absent = [f"{o.label}: {len(o.runs)} of {o.wanted} runs" for o in found if len(o.runs) < o.wanted]
-            whole = compare(runs, targets=plan.targets or None)
-            yield variant, replace(whole, notes=(*whole.notes, *absent))
+    if shown:
+        with status("drawing", quiet):
+            page = write_whole(out / "page.html", book(f"heroes: {plan.name}", plan.about, shown))
+        err_console.print(f"page: {page}", markup=False, soft_wrap=True)

@@ -40,6 +40,7 @@ def run_command(
         Path | None, typer.Option(help="The run folder; by default a new one under runs/.")
     ] = None,
     settings: options.Settings = None,
+    own: options.Own = None,
     track: options.Track = None,
     report: Report = False,
     overwrite: options.Overwrite = False,
@@ -49,7 +50,7 @@ def run_command(
     """Train a federation and write a run folder."""
     _serve_if_not_first()
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
-    config = options.configuration(experiment, strategy, settings, named)
+    config = options.configuration(experiment, strategy, settings, named, own=own)
     launch.refuse_many(config.engine.name)
     name = options.folder_name(config.experiment, config.strategy.name, config.seed)
     folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
@@ -66,21 +67,25 @@ def resume_command(
     engine: options.Engine = None,
     rounds: options.Rounds = None,
     settings: options.Settings = None,
+    own: options.Own = None,
     track: options.Track = None,
     report: Report = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Go on with a run that was interrupted, or let a finished one do more rounds."""
+    """Go on with a run that was interrupted, or let a finished one do more rounds.
+
+    Parts of your own come from the file that the run began with; if that has changed or moved, name it again.
+    """
     _serve_if_not_first()
-    named = {"engine.name": engine, "federation.rounds": rounds}
+    named = {"engine.name": engine, "federation.rounds": rounds, "own.file": own and str(own)}
     changes = dict(parse_setting(text) for text in settings or []) | {
         k: v for k, v in named.items() if v is not None
     }
     with status("setting up", quiet):
-        from heroes.runs.configured import extended
+        from heroes.runs.configured import brought, extended
         from heroes.runs.running import resume
-    config = extended(folder, changes)
+    config = extended(folder, changes, brought(folder, changes))
     launch.refuse_many(config.engine.name)
     with _resumable(folder), rounds_in_progress(config, quiet) as watching:
         finished = resume(folder, changes, track=track or (), **watching._asdict())

@@ -13,7 +13,7 @@ from heroes.cli.app import app
 from heroes.cli.console import err_console, out_console, print_table
 from heroes.studies import plans
 from heroes.studies.kept import Store
-from heroes.studies.making import make, missing, outcomes
+from heroes.studies.making import kept_runs, make, outcomes, refuse_without_data, to_make
 from heroes.studies.tables import table
 
 _WHAT = "Studies that come with heroes (see --list), or TOML files."
@@ -43,12 +43,12 @@ def study_command(
         _list(store)
         return
     for plan in [plans.read(name) for name in names]:
-        rows = {variant: list(plans.rows(plan, variant)) for variant in plan.variants}
-        todo = [each for of_variant in rows.values() for each in missing(of_variant, store)]
-        if todo and not only_tables:
+        todo = [] if only_tables else to_make(plan, store)
+        refuse_without_data([config for _, config in todo])
+        if todo:
             make(todo, store, runs, jobs, Progress(plan.name, len(todo), quiet).heard)
-        for variant, of_variant in rows.items():
-            print_table(table(plan, list(outcomes(of_variant, store)), variant))
+        for variant in plan.variants:
+            print_table(table(plan, list(outcomes(list(plans.rows(plan, variant)), store)), variant))
 
 
 def _list(store: Store) -> None:
@@ -59,9 +59,8 @@ def _list(store: Store) -> None:
 
 def kept(plan: plans.Plan, store: Store) -> str:
     """How many of the runs of a study are there."""
-    rows = [row for variant in plan.variants for row in plans.rows(plan, variant)]
-    wanted = sum(len(row.configs) for row in rows)
-    return f"{wanted - len(missing(rows, store))} of {wanted} runs kept"
+    there, wanted = kept_runs(plan, store)
+    return f"{there} of {wanted} runs kept"
 
 
 class Progress:

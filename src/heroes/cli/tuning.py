@@ -53,6 +53,7 @@ def tune_command(
     budget: Budget = None,
     seeds: Seeds = ",".join(map(str, SEEDS)),
     settings: options.Settings = None,
+    own: options.Own = None,
     out: Out = None,
     runs: Runs = None,
     jobs: Jobs = 2,
@@ -60,7 +61,7 @@ def tune_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Find settings that suit each strategy, on held-out examples; say the same again to go on."""
-    bases = _bases(experiment, strategies, settings, budget)
+    bases = _bases(experiment, strategies, settings, budget, own)
     experiment = options.folder_name(next(iter(bases.values())).experiment)
     out = out or Path("runs") / options.folder_name("tune", experiment)
     search = Search(bases, parse_grid(grid or []), Book(out / f"{experiment}.jsonl"), _seeds(seeds))
@@ -76,13 +77,13 @@ def tune_command(
 
 
 def _bases(
-    experiment: str, strategies: str, settings: list[str] | None, budget: float | None
+    experiment: str, strategies: str, settings: list[str] | None, budget: float | None, own: Path | None
 ) -> dict[str, Config]:
     """The configuration that the trials of each strategy start from."""
     bases: dict[str, Config] = {}
-    for name in options.strategy_names(strategies):
+    for name in options.strategy_names(strategies, own):
         config = options.configuration(
-            experiment, name, [*_TRIALS, *(settings or [])], {"federation.time_budget": budget}
+            experiment, name, [*_TRIALS, *(settings or [])], {"federation.time_budget": budget}, own=own
         )
         if config.federation.time_budget is None:
             config = config.changed({"federation.time_budget": BUDGET})

@@ -8,14 +8,15 @@ from heroes.data.downloading import Patience
 from heroes.data.examples import DrawnShares, Examples, FederatedData, Shares, WholeShares, from_dataset
 from heroes.data.fetching import Listing, get, listed
 from heroes.data.loading import DATASETS, load, tested
-from heroes.data.partitions import KEEPING_PROPORTIONS, PARTITIONS, SplitRequest
-from heroes.data.sharing import share_out
+from heroes.data.partitions import SplitRequest
+from heroes.data.sharing import MAY_LEAVE_OUT, PARTITIONS, share_out
+from heroes.data.targets import Numbers
 from heroes.data.validation import held_out, held_out_of_shares
 from heroes.data.verifying import Verdict, verify
 
 __all__ = [
     "DATASETS",
-    "KEEPING_PROPORTIONS",
+    "MAY_LEAVE_OUT",
     "PARTITIONS",
     "DataOptions",
     "Dataset",
@@ -23,6 +24,7 @@ __all__ = [
     "Examples",
     "FederatedData",
     "Listing",
+    "Numbers",
     "Patience",
     "Progress",
     "Shares",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from heroes.data.examples import Examples
 from heroes.errors import DataError
@@ -25,12 +26,30 @@ class DataOptions:
     """where data sets lie, one folder each; None is $HEROES_DATA, else the user's data folder"""
     source: Path | None = None
     """the file or folder of this data set, when it does not lie in `directory`"""
+    test: Path | None = None
+    """images, table, text: the file or folder to test on; None is what lies beside, else a `test_share`"""
+    test_share: float = 0.2
+    """images, table, text, femnist: the share of the examples to test on, where they have no test set"""
+    target: str | None = None
+    """table, text: the column to predict; None is `label` for text"""
+    targets: str = "classes"
+    """table, text: whether targets are "classes" or "numbers" to estimate"""
+    owner: str | None = None
+    """table, text: the column that says who made each row, for the natural split"""
+    categories: tuple[str, ...] = ()
+    """table: columns that are words though they look like numbers"""
+    ignore: tuple[str, ...] = ()
+    """table: columns that are left out"""
+    text: str = "text"
+    """text: the column with the texts"""
+    length: int = 256
+    """text: so many bytes of every text are read"""
     augment: bool = True
-    """cifar10, imagenet100: flip and crop training images"""
+    """cifar10, cifar100, images, imagenet100: flip and crop training images"""
     size: int = 144
-    """imagenet100: images are resized to size x size"""
+    """images, imagenet100: images are resized to size x size"""
     classes: tuple[str, ...] = ()
-    """imagenet100: the class folders to take; none is the first 100 by name"""
+    """images, imagenet100: the class folders to take; none is all, or the first 100 by name"""
     writers: Path | None = None
     """mnist: an .npz file with `train_writer`, the writer of every training digit"""
     minimum_windows: int = 1
@@ -66,6 +85,8 @@ class Dataset:
     owner_names: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     """files that could not be read, each with the reason"""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """how inputs and targets were made of what the files hold, where that takes numbers"""
 
 
 Loader = Callable[[DataOptions], Dataset]

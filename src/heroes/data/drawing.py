@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from heroes.data.class_splits import classes_held
 from heroes.data.examples import DrawnShares, Shares
 from heroes.data.partitions import (
     SplitRequest,
@@ -29,8 +30,9 @@ Mix = Callable[[int, np.random.Generator], Integers]
 def draw(name: str, request: SplitRequest, size: int, rng: np.random.Generator) -> DrawnShares:
     """Shares of `size` examples by the named partition."""
     if name not in MIXES:
+        what = "its owner made" if name == "natural" else "is in its shards"
         raise DataError(
-            f"data.partition is {name!r}, which gives every client all that its owner made, but "
+            f"data.partition is {name!r}, which gives every client all that {what}, but "
             f"data.examples_per_client is {size}; use one of {', '.join(MIXES)}, or "
             "data.examples_per_client = 'none'"
         )
@@ -89,6 +91,11 @@ def _missing(request: SplitRequest, supply: Integers, size: int) -> Mix:
     return partial(_lacking, classes=len(supply), size=size, level=classes_lacking(request, len(supply)))
 
 
+def _classes(request: SplitRequest, supply: Integers, size: int) -> Mix:
+    lacks = len(supply) - classes_held(request, len(supply))
+    return partial(_lacking, classes=len(supply), size=size, level=lacks)
+
+
 def _lacking(client: int, rng: np.random.Generator, *, classes: int, size: int, level: int) -> Integers:
     has = rng.permutation(classes)[level:]
     each, extra = divmod(size, len(has))
@@ -104,5 +111,6 @@ MIXES: dict[str, Callable[[SplitRequest, Integers, int], Mix]] = {
     "gamma_all": _gamma,
     "dirichlet": _dirichlet,
     "missing": _missing,
+    "classes": _classes,
     "by_device": _by_device,
 }

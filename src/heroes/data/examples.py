@@ -108,6 +108,11 @@ class Shares:
     def __getitem__(self, client: int) -> Integers:
         return self.order[self.starts[client] : self.starts[client + 1]]
 
+    @property
+    def middle(self) -> float | None:
+        """How many examples the median client has; None: nobody knows here."""
+        return float(np.median(np.diff(self.starts)))
+
     def among(self, examples: Integers) -> Shares:
         """The same shares where what was shared out are these examples, and not all from 0 on."""
         return Shares(examples[self.order], self.starts)
@@ -131,6 +136,11 @@ class DrawnShares:
     def __len__(self) -> int:
         return self.clients
 
+    @property
+    def middle(self) -> float | None:
+        """How many examples every client has."""
+        return float(self.size)
+
     def among(self, examples: Integers) -> DrawnShares:
         """The same shares where what is drawn from are these examples, and not all from 0 on."""
         return replace(self, by_class=self.by_class.among(examples))
@@ -152,6 +162,11 @@ class WholeShares:
 
     def __len__(self) -> int:
         return self.clients
+
+    @property
+    def middle(self) -> float | None:
+        """What other devices have is not known."""
+        return None
 
     def __getitem__(self, client: int) -> Integers:
         return np.arange(self.size)

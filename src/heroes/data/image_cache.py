@@ -139,10 +139,17 @@ def decode(path: Path, size: int) -> Bytes | str:
                     f"it claims {image.width} x {image.height} pixels, more than a file of its size can hold"
                 )
             image.draft("RGB", (2 * size, 2 * size))  # large photographs: decode no more than needed
-            small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
-        return np.ascontiguousarray(np.asarray(small, dtype=np.uint8).transpose(2, 0, 1))
+            return shrunk(image, size)
     except Exception as error:  # a broken file can break a decoder in any way
         return f"{type(error).__name__}: {error}"
+
+
+def shrunk(image: Any, size: int) -> Bytes:
+    """A picture of pillow's as bytes (3, size, size)."""
+    from PIL import Image
+
+    small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+    return np.ascontiguousarray(np.asarray(small, dtype=np.uint8).transpose(2, 0, 1))
 
 
 def _touched(path: Path) -> Path:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from heroes import plugins, seeds
-from heroes.data import cifar10, digits, fashion_mnist, imagenet100, mnist, shakespeare
+from heroes.data import (
+    cifar10,
+    cifar100,
+    digits,
+    fashion_mnist,
+    femnist,
+    hugging_face,
+    image_folder,
+    imagenet100,
+    mnist,
+    shakespeare,
+    table,
+    text,
+)
 from heroes.data.datasets import DataOptions, Dataset, Loader
 from heroes.data.examples import Examples
 from heroes.errors import DataError, HeroesError, said
@@ -17,10 +31,15 @@ from heroes.seeds import Seed
 DATASETS: dict[str, Loader] = {
     "digits": digits.load,
     "cifar10": cifar10.load,
+    "cifar100": cifar100.load,
     "imagenet100": imagenet100.load,
     "shakespeare": shakespeare.load,
     "mnist": mnist.load,
     "fashion_mnist": fashion_mnist.load,
+    "femnist": femnist.load,
+    "images": image_folder.load,
+    "table": table.load,
+    "text": text.load,
 }
 
 
@@ -32,14 +51,17 @@ def load(name: str, options: DataOptions | None = None) -> Dataset:
         options: where it lies, and how much of it is wanted.
     """
     options = options or DataOptions()
-    loader = plugins.find("data set", "data.name", name, DATASETS)
+    if name.startswith(hugging_face.PREFIX):
+        loader: Loader = partial(hugging_face.load, name)
+    else:
+        loader = plugins.find("data set", "data.name", name, DATASETS)
     dataset = _loaded(name, loader, options)
     return replace(dataset, test=_limited(dataset.test, options))
 
 
 def _loaded(name: str, loader: Loader, options: DataOptions) -> Dataset:
     """What a loader gives; one of another package may fail in any way, or give something else."""
-    if name in DATASETS:
+    if name in DATASETS or name.startswith(hugging_face.PREFIX):
         return loader(options)
     where = f"the data set {name!r} from the module {plugins.origin(loader)['module']!r}"
     try:

@@ -1,7 +1,7 @@
 """Deals examples out over clients. Every client gets at least one example, and no example goes to two.
 
 `iid`, `dirichlet` and `gamma_all` use every example, `natural` all of every owner it keeps; `gamma`,
-`by_device` and `missing` keep their proportions and leave out what does not fit.
+`by_device` and `missing` keep their proportions and leave out what does not fit. `class_splits` has more.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from heroes.data.examples import Shares
 from heroes.data.filling import filled
+from heroes.data.sizes import counts
 from heroes.errors import DataError
-from heroes.messages import Integers
+from heroes.messages import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class SplitRequest:
     """the owner of every example, for `natural`"""
     device_of: npt.NDArray[np.integer[Any]] | None = None
     """the device class of every client, for `by_device`"""
+    weights: Floats | None = None
+    """how much each client has in relation to others, where that is not the same"""
 
 
 Partition = Callable[[SplitRequest, np.random.Generator], Shares]
@@ -38,7 +41,10 @@ Partition = Callable[[SplitRequest, np.random.Generator], Shares]
 
 def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """Shuffled and dealt out evenly."""
-    return Shares.of(list(np.array_split(rng.permutation(len(request.labels)), request.clients)))
+    order = rng.permutation(len(request.labels))
+    if request.weights is None:
+        return Shares.of(list(np.array_split(order, request.clients)))
+    return Shares(order, np.concatenate([[0], np.cumsum(counts(len(order), request.weights))]))
 
 
 def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
@@ -57,7 +63,7 @@ def gamma_all(request: SplitRequest, rng: np.random.Generator) -> Shares:
     fair = supply[main] // holders[main] + (_turns(main) < supply[main] % holders[main])
     demand = np.zeros((request.clients, len(supply)), dtype=np.int64)
     demand[np.arange(request.clients), main] = np.minimum(np.rint(level / 100 * sizes), fair)
-    return _deal(request.labels, filled(demand, main, sizes, supply), rng)
+    return deal(request.labels, filled(demand, main, sizes, supply), rng)
 
 
 def main_in_turn(request: SplitRequest) -> Integers:
@@ -103,7 +109,7 @@ def _with_main_class(request: SplitRequest, main: Integers, rng: np.random.Gener
     for size in range(len(labels) // clients, 0, -1):
         demand = main_class_counts(main, _turns(main), len(supply), size, level)
         if (demand.sum(axis=0) <= supply).all():
-            return _deal(labels, demand, rng)
+            return deal(labels, demand, rng)
     raise DataError(
         f"data.partition is {name!r} and data.gamma {level:g}: that needs more examples of some class than "
         f"there are, even with one example a client (classes have {supply.min()} to {supply.max()} examples, "
@@ -126,8 +132,8 @@ def main_class_counts(main: Integers, turn: Integers, classes: int, size: int, l
     of_main = round(level / 100 * size)
     each, extra = divmod(size - of_main, classes - 1)
     offset = (np.arange(classes)[None, :] - main[:, None]) % classes  # 0 at the main class, then 1 .. C-1
-    counts = each + ((offset - 1 - turn[:, None] * max(extra, 1)) % (classes - 1) < extra)
-    return np.where(offset == 0, of_main, counts).astype(np.int64)
+    others = each + ((offset - 1 - turn[:, None] * max(extra, 1)) % (classes - 1) < extra)
+    return np.where(offset == 0, of_main, others).astype(np.int64)
 
 
 def _turns(main: Integers) -> Integers:
@@ -147,7 +153,7 @@ def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """Each client lacks `level` of the classes and has equally many examples of every other; 0 is IID."""
     supply = np.unique(request.labels, return_counts=True)[1]
     classes, level = len(supply), classes_lacking(request, len(supply))
-    has = ~_dealt_evenly(request.clients, classes, level, rng)
+    has = ~dealt_evenly(request.clients, classes, level, rng)
     holders = has.sum(axis=0)
     each = int((supply // np.maximum(holders, 1))[holders > 0].min())
     if each == 0:
@@ -158,7 +164,7 @@ def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
         )
     # what is left over: one more for the first
     turn = (has.cumsum(axis=0) - 1 + np.arange(classes)) % np.maximum(holders, 1)
-    return _deal(request.labels, np.where(has, each + (turn < supply - each * holders), 0), rng)
+    return deal(request.labels, np.where(has, each + (turn < supply - each * holders), 0), rng)
 
 
 def classes_lacking(request: SplitRequest, classes: int) -> int:
@@ -172,7 +178,7 @@ def classes_lacking(request: SplitRequest, classes: int) -> int:
     return int(level)
 
 
-def _dealt_evenly(clients: int, classes: int, level: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+def dealt_evenly(clients: int, classes: int, level: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
     """Which classes each client lacks (clients, classes), dealt so that all lack equally often."""
     lacks = np.zeros((clients, classes), dtype=bool)
     deck: list[int] = []
@@ -187,7 +193,7 @@ def _dealt_evenly(clients: int, classes: int, level: int, rng: np.random.Generat
     return lacks
 
 
-def _deal(labels: npt.NDArray[np.integer[Any]], demand: Integers, rng: np.random.Generator) -> Shares:
+def deal(labels: npt.NDArray[np.integer[Any]], demand: Integers, rng: np.random.Generator) -> Shares:
     """Give every client the number of examples of each class that it is due: demand is (clients, classes)."""
     pools = [rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
     cuts = np.concatenate([np.zeros((1, len(pools)), dtype=np.int64), demand.cumsum(axis=0)])
@@ -226,10 +232,12 @@ def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
 def dirichlet(request: SplitRequest, rng: np.random.Generator) -> Shares:
     """Each class is spread in proportions drawn from Dirichlet(level); small levels are less even."""
     labels, clients, level = request.labels, request.clients, concentration(request)
+    equal = np.full(clients, level)
+    base = equal if request.weights is None else clients * level * request.weights / request.weights.sum()
     owner = np.empty(len(labels), dtype=np.int64)
     for c in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == c))
-        edges = np.cumsum(rng.dirichlet(np.full(clients, level)))[:-1] * len(members)
+        edges = np.cumsum(rng.dirichlet(base))[:-1] * len(members)
         owner[members] = np.searchsorted(edges, np.arange(len(members)), side="right")
     _nobody_empty(owner, clients, rng)
     order = np.argsort(owner, kind="stable")
@@ -253,15 +261,3 @@ def _nobody_empty(owner: Integers, clients: int, rng: np.random.Generator) -> No
         owner[given] = poor
         sizes[rich] -= 1
         sizes[poor] += 1
-
-
-PARTITIONS: dict[str, Partition] = {
-    "iid": iid,
-    "gamma": gamma,
-    "gamma_all": gamma_all,
-    "dirichlet": dirichlet,
-    "missing": missing,
-    "natural": natural,
-    "by_device": by_device,
-}
-KEEPING_PROPORTIONS = ("gamma", "by_device", "missing")  # and leaving out what does not fit

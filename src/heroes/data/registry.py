@@ -49,6 +49,16 @@ REGISTRY: dict[str, PublicData] = {
             ),
         ),
     ),
+    "cifar100": PublicData(
+        "CIFAR-100, 170 MB",
+        (
+            PublicFile(
+                "cifar-100-python.tar.gz",
+                ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
+                "eb9058c3a382ffc7106e4002c42a8d85",
+            ),
+        ),
+    ),
     "mnist": PublicData(
         "MNIST, 12 MB",
         _idx_files(
@@ -88,6 +98,11 @@ REGISTRY: dict[str, PublicData] = {
                 ),
             ),
         ),
+    ),
+    "femnist": PublicData(
+        "LEAF's FEMNIST, handwritten digits and letters by writer",
+        by_hand="LEAF (https://github.com/TalwalkarLab/leaf) makes it from NIST's files: in its data/femnist "
+        "say ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample, then give the folder data there by --from",
     ),
     "imagenet100": PublicData(
         "a hundred classes of ImageNet, or any images by class",

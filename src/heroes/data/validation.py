@@ -23,9 +23,18 @@ def held_out(data: Dataset, share: float, rng: np.random.Generator) -> tuple[Int
         kind = data.owners
     else:
         kind = train.targets.numpy() if train.are_classes else np.zeros(len(train), dtype=np.int64)
+    return apart(kind, share, None if data.owners is not None else rng)
+
+
+def apart(
+    kind: Integers, share: float, rng: np.random.Generator | None, key: str = "data.validation"
+) -> tuple[Integers, Integers]:
+    """Which examples remain and which are held out, a share of each kind: drawn, or without a generator the
+    last. `key` is the setting that says how many.
+    """
     sizes = np.unique(kind, return_counts=True)[1]
     groups = Shares(np.argsort(kind, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]))
-    kept, held = _split(groups, share, None if data.owners is not None else rng)
+    kept, held = _split(groups, share, rng, key)
     return np.sort(kept.order), np.sort(held)
 
 
@@ -49,7 +58,9 @@ def held_out_of_shares(
     )
 
 
-def _split(groups: Shares, share: float, rng: np.random.Generator | None) -> tuple[Shares, Integers]:
+def _split(
+    groups: Shares, share: float, rng: np.random.Generator | None, key: str = "data.validation"
+) -> tuple[Shares, Integers]:
     """Take this part out of every group: drawn, or the last where there is no generator.
 
     What rounding leaves over in one group is taken from the next; nothing takes the last example of a group.
@@ -59,8 +70,8 @@ def _split(groups: Shares, share: float, rng: np.random.Generator | None) -> tup
     parts = [groups[n] if rng is None else rng.permutation(groups[n]) for n in range(len(groups))]
     if not sum(counts):
         raise DataError(
-            f"data.validation is {share:g}: of {len(groups.order)} training examples that leaves none to "
-            "test on; use a larger share"
+            f"{key} is {share:g}: of {len(groups.order)} training examples that leaves none to test on; use "
+            "a larger share"
         )
     pairs = list(zip(parts, counts, strict=True))
     held = np.concatenate([part[len(part) - count :] for part, count in pairs])

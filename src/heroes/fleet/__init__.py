@@ -4,6 +4,7 @@ from heroes.fleet.availability import Connected, DayAndNight, Everybody
 from heroes.fleet.clock import FixedClock, VirtualClock
 from heroes.fleet.costs import step_flops
 from heroes.fleet.devices import FLEETS, Device, Fleet, FleetKind, read_fleet
+from heroes.fleet.energy import LTE, WIFI
 from heroes.fleet.faults import Faults
 from heroes.fleet.foresight import Foreseen, Today
 from heroes.fleet.wall import MeasuredFleet, WallClock
@@ -20,9 +21,11 @@ __all__ = [
     "Fleet",
     "FleetKind",
     "Foreseen",
+    "LTE",
     "MeasuredFleet",
     "Today",
     "VirtualClock",
+    "WIFI",
     "WallClock",
     "read_fleet",
     "step_flops",

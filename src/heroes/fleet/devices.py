@@ -14,11 +14,14 @@ from heroes import seeds
 from heroes.contracts import Known
 from heroes.errors import ConfigError
 from heroes.fleet import measured
+from heroes.fleet.energy import WIFI, Energy, Pair
 from heroes.messages import Cohort, Floats, Integers
 from heroes.seeds import Seed
 
 MEGABIT = 1e6 / 8  # bytes
 _SMALLEST, _LARGEST = 1e-9, 1e9  # numbers in a file; with these, nothing overflows
+_JOULES = 1e-18, 1.0  # of a FLOP or a byte
+_ENERGY = "joules_per_flop", "joules_per_byte_up", "joules_per_byte_down"
 _MOST_DEVICES = 32_767
 
 
@@ -34,6 +37,8 @@ class Device:
     share: float = 1.0
     upload: Range | None = None  # Mb/s, instead of the fleet's
     download: Range | None = None
+    joules_per_flop: float | None = None  # None: not known
+    joules_per_byte: Pair = WIFI  # up, down
 
 
 @dataclass(frozen=True)
@@ -54,16 +59,21 @@ class FleetKind:
     speeds: tuple[float, ...] | None = None
 
 
-def _four(names: tuple[str, str, str, str], unit: float) -> tuple[Device, ...]:
-    return tuple(
-        Device(name, factor * unit) for name, factor in zip(names, (1.0, 2.0, 3.0, 4.0), strict=True)
-    )
+def _powered(name: str, flops: float, watts: float) -> Device:
+    """A device that takes so many watts while it trains."""
+    return Device(name, flops, joules_per_flop=watts / flops)
 
 
-_PAPER = _four(("TX2", "Xavier NX", "laptop", "AGX Xavier"), 10e9)
+def _four(unit: float, watts: Mapping[str, float]) -> tuple[Device, ...]:
+    each = zip(watts.items(), (1.0, 2.0, 3.0, 4.0), strict=True)
+    return tuple(_powered(name, factor * unit, power) for (name, power), factor in each)
+
+
+_PAPER = _four(10e9, {"TX2": 15.0, "Xavier NX": 15.0, "laptop": 45.0, "AGX Xavier": 30.0})
 _MEDIAN_PHONE = 10e9  # FLOP/s in sustained training, an assumption; the spread around it is measured
+_PHONE_WATTS = 4.0  # what a phone can get rid of for long, an assumption
 _PHONES = tuple(
-    Device(name, _MEDIAN_PHONE * measured.PHONE_SPEED[middle])
+    _powered(name, _MEDIAN_PHONE * measured.PHONE_SPEED[middle], _PHONE_WATTS)
     for name, middle in (("slow phone", 4), ("modest phone", 12), ("good phone", 20), ("fast phone", 28))
 )
 
@@ -73,7 +83,7 @@ FLEETS: dict[str, FleetKind] = {
     ),
     "boards": FleetKind(
         "the same fourfold spread at 1/100 of the speed: small boards, for models as small as the digits one",
-        _four(("board-1", "board-2", "board-3", "board-4"), 0.1e9),
+        _four(0.1e9, dict.fromkeys(("board-1", "board-2", "board-3", "board-4"), 4.0)),
     ),
     "mlab": FleetKind(
         "the paper's devices on links measured by M-Lab: uploads from 0.1 to 260 Mb/s",
@@ -88,7 +98,7 @@ FLEETS: dict[str, FleetKind] = {
     ),
     "equal": FleetKind(
         "one kind of device on one kind of link: no heterogeneity",
-        (Device("laptop", 30e9),),
+        (_PAPER[2],),
         (3.0, 3.0),
         (15.0, 15.0),
         0.0,
@@ -125,6 +135,16 @@ class Fleet:
     def fastest(self) -> float:
         """FLOP/s of the fastest device class."""
         return float(self.flops.max())
+
+    @property
+    def energy(self) -> Energy | None:
+        """What FLOPs and bytes cost the clients in joules; None if it is not known of every device."""
+        devices = self.kind.devices
+        flops = [device.joules_per_flop for device in devices if device.joules_per_flop is not None]
+        if len(flops) < len(devices):
+            return None
+        up, down = np.array([device.joules_per_byte for device in devices]).T
+        return Energy(self.device_of, np.array(flops), up, down)
 
     def speed_of(self, clients: Integers) -> Floats:
         """Mean FLOP/s of these clients."""
@@ -198,7 +218,9 @@ def _normal_cdf(values: Floats) -> Floats:
 
 
 def read_fleet(path: Path) -> FleetKind:
-    """A fleet from a CSV file: device, gflops and, if wanted, share, upload_mbps, download_mbps."""
+    """A fleet from a CSV file: device, gflops and, if wanted, share, upload_mbps, download_mbps,
+    joules_per_flop, joules_per_byte_up and joules_per_byte_down.
+    """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
@@ -210,11 +232,18 @@ def read_fleet(path: Path) -> FleetKind:
         )
     if not rows or not {"device", "gflops"} <= rows[0].keys():
         raise ConfigError(f"the fleet {str(path)!r} needs rows and at least the columns device and gflops")
-    return FleetKind(f"from {path.name}", tuple(_device(path, line, row) for line, row in enumerate(rows, 2)))
+    devices = tuple(_device(path, line, row) for line, row in enumerate(rows, 2))
+    known = [device.joules_per_flop is not None for device in devices]
+    if any(known) and not all(known):
+        raise ConfigError(
+            f"line {known.index(False) + 2} of the fleet {str(path)!r} has no joules_per_flop, but others "
+            "have; give it for all devices, or for none"
+        )
+    return FleetKind(f"from {path.name}", devices)
 
 
 def _device(path: Path, line: int, row: Mapping[str, str | None]) -> Device:
-    def number(column: str) -> float | None:
+    def number(column: str, least: float = _SMALLEST, most: float = _LARGEST) -> float | None:
         text = row.get(column)
         if not text:
             return None
@@ -222,19 +251,26 @@ def _device(path: Path, line: int, row: Mapping[str, str | None]) -> Device:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not _SMALLEST <= value <= _LARGEST:
+        if not least <= value <= most:
             said = f"line {line} of the fleet {str(path)!r}: {column} is {text!r}"
-            raise ConfigError(f"{said}; it should be a number above 0, from {_SMALLEST:g} to {_LARGEST:g}")
+            raise ConfigError(f"{said}; it should be a number above 0, from {least:g} to {most:g}")
         return value
 
     gflops = number("gflops")
     if gflops is None:
         raise ConfigError(f"line {line} of the fleet {str(path)!r} has no gflops")
-    links = [
+    upload, download = (
         None if (speed := number(column)) is None else (speed, speed)
         for column in ("upload_mbps", "download_mbps")
-    ]
-    return Device(row["device"] or f"device-{line - 1}", gflops * 1e9, number("share") or 1.0, *links)
+    )
+    joules, up, down = (number(column, *_JOULES) for column in _ENERGY)
+    if joules is None and (up or down):
+        raise ConfigError(
+            f"line {line} of the fleet {str(path)!r} says what a byte costs, but has no joules_per_flop"
+        )
+    name, share = row["device"] or f"device-{line - 1}", number("share") or 1.0
+    a_byte = (up or WIFI[0], down or WIFI[1])
+    return Device(name, gflops * 1e9, share, upload, download, joules_per_flop=joules, joules_per_byte=a_byte)
 
 
 Classes = np.ndarray[tuple[int], np.dtype[np.int16]]

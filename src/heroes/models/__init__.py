@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from heroes.models import char_rnn, cnn, digits_cnn, resnet, vit
+from heroes.models import char_rnn, cnn, digits_cnn, mlp, resnet, text_cnn, vit
 
 SAMPLES: dict[str, Callable[[int], Tensor]] = {
     "digits_cnn": lambda batch: torch.zeros(batch, 1, 8, 8),
@@ -15,6 +15,8 @@ SAMPLES: dict[str, Callable[[int], Tensor]] = {
     "resnet18": lambda batch: torch.zeros(batch, 3, 144, 144),
     "char_rnn": lambda batch: torch.zeros(batch, 80, dtype=torch.int64),
     "vit": lambda batch: torch.zeros(batch, 3, 32, 32),
+    "mlp": lambda batch: torch.zeros(batch, 20),
+    "text_cnn": lambda batch: torch.zeros(batch, 256, dtype=torch.int64),
 }
 """A batch of what each model was made for, to count on."""
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -23,4 +25,6 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": resnet.build,
     "char_rnn": char_rnn.build,
     "vit": vit.build,
+    "mlp": mlp.build,
+    "text_cnn": text_cnn.build,
 }

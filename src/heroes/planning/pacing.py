@@ -164,6 +164,19 @@ def _fixed_rounds(estimates: Estimates, goal: Goal, reducing_error: float) -> tu
     return max(1, goal.rounds_left), "rounds", unreachable
 
 
+def worthwhile_steps(mu: float, nu: float, learning_rate: float, drift: float) -> float:
+    """The tau that brings the most progress a second.
+
+    A client's steps count less the further it is from the others: tau of them bring what
+    tau / (1 + tau * eta / drift) would bring together, and take tau*mu + nu seconds. The best of that is
+    sqrt(drift * nu / (eta * mu)): dear rounds are worth more steps, great steps drift sooner.
+
+    >>> worthwhile_steps(mu=0.1, nu=0.1, learning_rate=0.25, drift=25)
+    10.0
+    """
+    return math.sqrt(drift * nu / (learning_rate * mu))
+
+
 def mean_deadline(mu: Floats, nu: Floats, tau: float, tau_min: int, tau_max: int) -> float:
     """The T at which the average client does `tau` steps.
 

@@ -26,13 +26,14 @@ from heroes.report.measures import (
 )
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, repeated
-from heroes.report.summary import MEGABYTE, Summary, final_score, untrained
+from heroes.report.summary import MEGABYTE, Summary, final_score, spent_joules, untrained
 
 REFERENCE = "heroes"  # by default, if there are runs of it
 Found = dict[int, list[Evaluation]]  # by the id of the run
-COSTS: dict[str, tuple[str, Callable[[Evaluation], float]]] = {
+COSTS: dict[str, tuple[str, Callable[[Evaluation], float | None]]] = {
     "seconds": ("s", lambda each: each.seconds),
     "traffic": ("MB", lambda each: each.megabytes),
+    "energy": ("J", lambda each: each.joules),
     "rounds": ("rounds", lambda each: float(each.round)),
 }
 
@@ -146,9 +147,10 @@ def _measures(group: Group, found: Found, means: Found, marks: dict[str, list[fl
     label, series = group.label, [(run, found[id(run)]) for run in group.runs]
     metric = group.runs[0].metric.name
     costs = [
-        Measure(label, f"{name} to {metric}", unit, _cost(group.runs, means, target, name), target)
+        Measure(label, f"{name} to {metric}", unit, spread, target)
         for name, (unit, _) in COSTS.items()
         for target in marks["targets"]
+        if (spread := _cost(group.runs, means, target, name)) is not None
     ]
     by_time = [
         Measure(
@@ -186,6 +188,9 @@ def _whole(group: Group, found: Found) -> list[Measure]:
         ("traffic", "MB"): [end.traffic / MEGABYTE for end in ends],
         ("waiting", "s"): [mean_waiting(run) for run in group.runs],
     }
+    joules = [spent_joules(run.rows)[-1] for run in group.runs]
+    if any(each is not None for each in joules):
+        values["energy", "J"] = joules
     return [Measure(group.label, what, unit, Spread(tuple(each))) for (what, unit), each in values.items()]
 
 
@@ -224,7 +229,10 @@ def _by_width(group: Group) -> list[Measure]:
     return measures
 
 
-def _cost(runs: Sequence[RunData], means: Found, target: float, name: str) -> Spread:
-    """What each run took to reach a target."""
+def _cost(runs: Sequence[RunData], means: Found, target: float, name: str) -> Spread | None:
+    """What each run took to reach a target; None if that is not known of all of them."""
+    cost = COSTS[name][1]
+    if any(cost(each) is None for run in runs for each in means[id(run)]):
+        return None
     reached = [reach(means[id(run)], target, run.metric) for run in runs]
-    return Spread(tuple(None if each is None else COSTS[name][1](each) for each in reached))
+    return Spread(tuple(None if each is None else cost(each) for each in reached))

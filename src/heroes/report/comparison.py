@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from heroes.errors import printable
+from heroes.report.latex import document
 from heroes.report.layouts import Layout, by_limits, by_targets, by_width, in_the_end, saved, whole_or_tenths
 from heroes.report.measures import Spread
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group
 from heroes.report.tables import Table
 
-SPEED_UP, LESS_TRAFFIC = "speed-up", "less traffic"  # ratios to the reference
+# ratios to the reference, and what they are of
+SPEED_UP, LESS_TRAFFIC = "speed-up", "less traffic"
+RATIOS: Mapping[str, str] = {SPEED_UP: "seconds", LESS_TRAFFIC: "traffic", "less energy": "energy"}
 BEST, MEAN = "best of the others", "geometric mean"  # what ratios are against, besides single strategies
 STUDY = "study"  # the unit of an epsilon that stands for a run with secret noise
 _SAMPLED = (
     "Scores in the end are on the whole test set; curves, targets and best are on a sample of it that is the "
     "same for runs with the same seed."
 )
+_ESTIMATE = "Energy is an estimate: FLOPs and bytes times what one costs on the fleet's devices and links."
 _STUDY = 'Epsilon in a study: the noise comes from the seed; privacy.source = "system" would spend that.'
 
 
@@ -50,7 +55,7 @@ class Measure:
         return about | self.spread.as_json()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Runs of one experiment, compared.
 
@@ -89,7 +94,7 @@ class Comparison:
     def places(self, what: str) -> list[float]:
         """The targets (the hardest last), times, traffic or widths at which a measure was taken."""
         places = {each.at for each in self.measures if each.what == what and each.at is not None}
-        targets = what in (SPEED_UP, LESS_TRAFFIC) or what.endswith(f" to {self.metric.name}")
+        targets = what in RATIOS or what.endswith(f" to {self.metric.name}")
         return sorted(places, reverse=targets and self.metric.lower_is_better)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -117,6 +122,17 @@ class Comparison:
         return [line for block in blocks for line in [*block, ""]] + [
             printable(f"note: {note}") for note in self.notes
         ]
+
+    def __repr__(self) -> str:
+        labels = ", ".join(group.label for group in self.groups)
+        return printable(f"<Comparison: {self.experiment}, {labels}>", 300)
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self.leading())
+
+    def latex(self) -> str:
+        """The tables as LaTeX."""
+        return document(self.tables(), self.notes)
 
     def as_json(self) -> dict[str, Any]:
         groups = [
@@ -164,6 +180,7 @@ def _overview(found: Comparison) -> Table:
         ("Mean ± standard deviation over seeds.", several),
         ("Waiting is the mean over rounds and clients.", True),
         (_SAMPLED, any(run.sampled for group in found.groups for run in group.runs)),
+        (_ESTIMATE, "energy" in known),
         (_STUDY, any(each.unit == STUDY for each in found.measures)),
     ]
     note = " ".join(text for text, applies in said if applies)

@@ -1,4 +1,4 @@
-"""How many times faster the reference strategy is than each other one, and how many times less it sends.
+"""How many times faster the reference strategy is than each other one, and how much less it sends and uses.
 
 Every ratio is taken between two runs with the same seed. Over seeds, and over several strategies, ratios are
 averaged geometrically, so that one very slow strategy does not rule the mean.
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import geometric_mean
 
-from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN, SPEED_UP, Measure
+from heroes.report.comparison import BEST, MEAN, RATIOS, Measure
 from heroes.report.measures import Ratios, Spread
 from heroes.report.runs import Group, different_worlds
 
-Costs = Callable[
-    [Group, str, float], Spread
-]  # the seconds or the traffic that a group's runs took to a target
+# the seconds, the traffic or the energy that a group's runs took to a target; None: not known
+Costs = Callable[[Group, str, float], Spread | None]
 Ratio = Mapping[int, float | None]  # by seed; None if one of the two runs did not reach the target
 
 
@@ -47,10 +46,12 @@ def gains(
 def _against(own: Group, others: Sequence[Group], target: float, costs: Costs) -> list[Measure]:
     """The ratios to every other group, to the best other strategy, and to all of them on average."""
     measures = []
-    for what, cost in ((SPEED_UP, "seconds"), (LESS_TRAFFIC, "traffic")):
-        mine = _by_seed(own, costs(own, cost, target))
-        each = {other.label: _ratio(mine, _by_seed(other, costs(other, cost, target))) for other in others}
-        rivals = [each[other.label] for other in others if other.strategy != own.strategy]
+    for what, cost in RATIOS.items():
+        known = {group.label: _by_seed(group, costs(group, cost, target)) for group in (own, *others)}
+        mine = known.pop(own.label)
+        each = {label: _ratio(mine, theirs) for label, theirs in known.items() if mine and theirs}
+        same = {other.label for other in others if other.strategy == own.strategy}
+        rivals = [ratio for label, ratio in each.items() if label not in same]
         if len(rivals) > 1:
             each |= {BEST: _best(rivals), MEAN: _mean(rivals)}
         measures += [
@@ -60,8 +61,8 @@ def _against(own: Group, others: Sequence[Group], target: float, costs: Costs) -
     return measures
 
 
-def _by_seed(group: Group, costs: Spread) -> Ratio:
-    return dict(zip(group.seeds, costs.values, strict=True))
+def _by_seed(group: Group, costs: Spread | None) -> Ratio:
+    return {} if costs is None else dict(zip(group.seeds, costs.values, strict=True))
 
 
 def _ratio(mine: Ratio, theirs: Ratio) -> Ratio:

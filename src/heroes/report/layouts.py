@@ -37,9 +37,13 @@ class Layout:
     missing: str = "not reached"
     column: Show = _number
     note: str = ""
+    unknown: str = ""
+    """what stands where nothing at all was measured, if that is not `missing`"""
 
     def cell(self, spread: Spread | None) -> str:
-        return self.missing if spread is None else spread.text(self.show, self.missing, self.unit)
+        if spread is None:
+            return self.unknown or self.missing
+        return spread.text(self.show, self.missing, self.unit)
 
 
 _LAST = "By the last test up to then. A run that ended sooner is not measured."
@@ -51,6 +55,7 @@ _RATIOS = (
     "Ratios of runs with the same seed: their geometric mean, and their range. Not reached: one of the two "
     "runs did not get there. The best got there with most seeds, and of those with the lowest ratio."
 )
+_UNKNOWN = "not known"
 _UNTRAINED = "Untrained: no client of the run ever trained this width; in brackets what its cut scores."
 
 
@@ -60,6 +65,7 @@ def by_targets(metric: Metric, clock: str) -> list[Layout]:
     return [
         Layout(f"seconds {to}", f"Seconds of {clock} time {reach}", _number, column=column, note=_REACHED),
         Layout(f"traffic {to}", f"Traffic {reach} (MB, both ways)", _number, column=column),
+        Layout(f"energy {to}", f"Energy {reach} (J, estimated)", _number, column=column, unknown=_UNKNOWN),
         Layout(f"rounds {to}", f"Rounds {reach}", whole_or_tenths, column=column),
     ]
 
@@ -93,6 +99,7 @@ def in_the_end(metric: Metric, clock: str) -> list[Layout]:
         Layout("rounds", "rounds", whole_or_tenths),
         Layout("seconds", f"{clock} s", _number),
         Layout("traffic", "traffic MB", _number),
+        Layout("energy", "energy J", _number, missing=_UNKNOWN),  # only if some run has one, like epsilon
         Layout("waiting", "waiting s", _two_places),
         Layout("epsilon", "epsilon", _two_places),  # only if some run has one
     ]
@@ -105,5 +112,8 @@ def saved(metric: Metric) -> list[Layout]:
         Layout("speed-up", f"Speed-up of {{}} {reach}", _two_places, "x", column=column, note=_RATIOS),
         Layout(
             "less traffic", f"How many times less traffic {{}} needs {reach}", _two_places, "x", column=column
+        ),
+        Layout(
+            "less energy", f"How many times less energy {{}} needs {reach}", _two_places, "x", column=column
         ),
     ]

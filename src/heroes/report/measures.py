@@ -15,7 +15,7 @@ from statistics import fmean, geometric_mean, stdev
 from heroes.messages import TESTS, RoundRecord, settled
 from heroes.report.metrics import Metric
 from heroes.report.runs import RunData
-from heroes.report.summary import MEGABYTE
+from heroes.report.summary import MEGABYTE, spent_joules
 
 TARGETS = 4  # how many are chosen if none are given
 WIDE = 20  # a metric whose highest value is so many times its lowest is shown by powers of ten
@@ -29,14 +29,15 @@ class Evaluation:
     seconds: float
     megabytes: float
     score: float
+    joules: float | None = None  # None: not known
 
 
 def evaluations(rows: Sequence[RoundRecord]) -> list[Evaluation]:
     """The tests of a run, oldest first."""
     name = Metric.of(rows).name
     return [
-        Evaluation(row.round, row.seconds, row.traffic / MEGABYTE, row.scores[name])
-        for row in rows
+        Evaluation(row.round, row.seconds, row.traffic / MEGABYTE, row.scores[name], joules)
+        for row, joules in zip(rows, spent_joules(rows), strict=True)
         if name in row.scores
     ]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from heroes.messages import RoundRecord, reaches
 
 SHARES = ("accuracy", "f1")  # from 0 to 1, written in percent
-_TAKEN = ("rounds", "seconds", "traffic", "waiting", "epsilon")  # names of other measures
+_TAKEN = ("rounds", "seconds", "traffic", "waiting", "epsilon", "energy")  # names of other measures
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from heroes.report.files import write_whole
 from heroes.report.page_style import CSS
 from heroes.report.plots import (
     resources_to_targets,
+    score_against_energy,
     score_against_skew,
     score_against_time,
     score_against_traffic,
@@ -88,11 +89,16 @@ def comparison_pictures(found: Comparison) -> list[Picture]:
             f"Test {name} over bytes sent.{spread}{sample}",
         ),
         (
+            f"{stem}-energy",
+            score_against_energy(found.groups),
+            f"Test {name} over what the clients used, as the fleet estimates it.{spread}{sample}",
+        ),
+        (
             "waiting",
             waiting_per_round(found.groups),
             f"How long clients waited for the slowest one, on average.{spread}",
         ),
-        ("resources", resources_to_targets(found), f"Time and traffic {reached}."),
+        ("resources", resources_to_targets(found), f"Time, traffic and estimated energy {reached}."),
         ("skew", score_against_skew(runs), f"Test {name} against how unevenly the data is shared out."),
     ]
     return [Picture(stem, figure, caption) for stem, figure, caption in drawn if figure is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from heroes.report.measures import WIDE, Evaluation, Spread, evaluations, score_
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, series_along
 from heroes.report.style import colour, dashes, dress, hatch, legend, marker, new_figure, whole_numbers, words
-from heroes.report.summary import final_score
+from heroes.report.summary import final_score, spent_joules
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MEGABYTES = "traffic, both ways (MB)"
+JOULES = "energy of all clients, estimated (J)"
 LEVELS = {  # settings that say how skewed the data is: label, and the partitions that each applies to
     "data.gamma": ("Γ: share of a client's main class (%)", ("gamma", "gamma_all", "by_device")),
     "data.phi": ("φ: classes a client lacks", ("missing",)),
@@ -45,6 +47,15 @@ def score_against_traffic(groups: Sequence[Group]) -> Figure | None:
     return _scores(groups, "traffic", MEGABYTES, lambda each: each.megabytes)
 
 
+def score_against_energy(groups: Sequence[Group]) -> Figure | None:
+    """The main metric over what the clients used, drawn in the same way; runs without it are left out."""
+    known = [
+        replace(group, runs=tuple(run for run in group.runs if spent_joules(run.rows)[-1] is not None))
+        for group in groups
+    ]
+    return _scores([g for g in known if g.runs], "energy", JOULES, lambda each: each.joules or 0.0)
+
+
 def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
     """How long the clients of each round waited for the slowest one, on average."""
 
@@ -67,35 +78,34 @@ def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
 
 
 def resources_to_targets(found: Comparison) -> Figure | None:
-    """Seconds and traffic to each target. Where a bar is missing, "not reached" stands in its place."""
+    """Seconds, traffic and, if it is known, energy to each target.
+
+    Where a bar is missing, "not reached" stands in its place.
+    """
     metric, targets = found.metric, found.targets
     if not targets:
         return None
-    figure, both = new_figure(5.6, rows=2)
-    whats = (f"seconds to {metric.name}", f"traffic to {metric.name}")
-    units = (seconds_of(found.groups), MEGABYTES)
-    for axes, what, unit in zip(both, whats, units, strict=True):
-        for place, group in enumerate(found.groups):
-            spreads = [found.find(group.label, what, target) or Spread(()) for target in targets]
-            _bars(
-                axes,
-                group,
-                spreads,
-                (place - (len(found.groups) - 1) / 2) * 0.8 / len(found.groups),
-                0.8 / len(found.groups),
-            )
+    drawn = {"seconds": ("Time", seconds_of(found.groups)), "traffic": ("Traffic", MEGABYTES)}
+    if found.places(f"energy to {metric.name}"):
+        drawn["energy"] = ("Energy", JOULES)
+    figure, every = new_figure(2.8 * len(drawn), rows=len(drawn))
+    for axes, (what, (title, unit)) in zip(every, drawn.items(), strict=True):
+        _bars_of_groups(axes, found, f"{what} to {metric.name}")
         axes.set_xticks(range(len(targets)), [metric.target(target) for target in targets])
         axes.set_xlim(-0.5, len(targets) - 0.5)
-        dress(
-            axes,
-            f"{'Traffic' if unit == MEGABYTES else 'Time'} to reach a target {metric.name}",
-            f"target {metric.name}",
-            unit,
-        )
+        dress(axes, f"{title} to reach a target {metric.name}", f"target {metric.name}", unit)
         axes.grid(visible=False, axis="x")
         axes.set_ylim(top=1.25 * axes.get_ylim()[1])  # room for what is said above the bars
-    legend(figure, both[0])
+    legend(figure, every[0])
     return figure
+
+
+def _bars_of_groups(axes: Axes, found: Comparison, what: str) -> None:
+    """A measure at every target, the groups side by side."""
+    width = 0.8 / len(found.groups)
+    for place, group in enumerate(found.groups):
+        spreads = [found.find(group.label, what, target) for target in found.targets]
+        _bars(axes, group, spreads, (place - (len(found.groups) - 1) / 2) * width, width)
 
 
 def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
@@ -153,8 +163,9 @@ def _final(run: RunData, at_seconds: float | None) -> float | None:
     return final_score(run.rows)
 
 
-def _bars(axes: Axes, group: Group, spreads: Sequence[Spread], shift: float, width: float) -> None:
+def _bars(axes: Axes, group: Group, taken: Sequence[Spread | None], shift: float, width: float) -> None:
     """The bars of one group; above them, how many of its runs reached the target if not all did."""
+    spreads = [each or Spread(()) for each in taken]
     look: dict[str, Any] = {
         "color": colour(group.strategy),
         "hatch": hatch(group),
@@ -163,10 +174,10 @@ def _bars(axes: Axes, group: Group, spreads: Sequence[Spread], shift: float, wid
     }
     places = [place + shift for place in range(len(spreads))]
     axes.bar(places, [spread.mean or 0 for spread in spreads], width * 0.92, label=words(group.label), **look)
-    for place, spread in zip(places, spreads, strict=True):
+    for place, spread, known in zip(places, spreads, taken, strict=True):
         if spread.mean is not None:
             axes.errorbar(place, spread.mean, spread.std or 0, color="#222222", capsize=2, linewidth=1)
-        said = _unreached(spread)
+        said = "not known" if known is None else _unreached(spread)
         if said:
             height = (spread.mean or 0) + (spread.std or 0)
             axes.annotate(

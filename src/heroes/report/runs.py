@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from heroes.report.metrics import Metric
 from heroes.report.records import read_config, read_records
 from heroes.settings.config import keys
 
-# runs that differ in these, or in their engine, are the same but for the seed
+# runs that differ in these, or in their engine and trackers, are the same but for the seed
 IRRELEVANT = (
     "seed",
     "training.device",
     "data.directory",
     "data.source",
+    "own.file",  # own.digest says what is in it
 )
 # what strategies must share to be compared: whole sections, and single keys
 WORLD = ("data.", "fleet.", "faults.")
@@ -28,6 +29,7 @@ WORLD_KEYS = (
     "federation.clients",
     "federation.cohort",
     "model.name",
+    "own.digest",
     "evaluation.every",
     "evaluation.sample",
 )
@@ -43,10 +45,10 @@ class RunData:
     strategy: str
     seed: int
     experiment: str
-    config: Mapping[str, Any]
-    rows: tuple[RoundRecord, ...]
+    config: Mapping[str, Any] = field(repr=False)
+    rows: tuple[RoundRecord, ...] = field(repr=False)
     torn: bool = False
-    environment: Mapping[str, Any] | None = None
+    environment: Mapping[str, Any] | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
     row: str = ""
     """what its group is called, if somebody has a name for it"""
@@ -231,7 +233,7 @@ def _plain(value: Any) -> str:
 
 
 def _matters(key: str, ignoring: tuple[str, ...]) -> bool:
-    return key not in IRRELEVANT and key not in ignoring and not key.startswith("engine.")
+    return key not in IRRELEVANT and key not in ignoring and not key.startswith(("engine.", "tracking."))
 
 
 def _group_label(run: RunData, firsts: Sequence[RunData], ignoring: tuple[str, ...]) -> str:

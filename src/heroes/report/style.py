@@ -114,12 +114,15 @@ def legend(figure: Figure, axes: Axes) -> None:
         )
 
 
-def as_bytes(figure: Figure, kind: str) -> bytes:
-    """The content of an svg or png file of the figure; the same figure gives the same bytes."""
+def as_bytes(figure: Figure, kind: str, about: str | None = None) -> bytes:
+    """The content of an svg or png file of the figure; the same figure gives the same bytes.
+
+    `about` is kept in the file, as it stands.
+    """
     import matplotlib
 
     content = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    metadata = {"Date" if kind == "svg" else "Software": None, **({"Description": about} if about else {})}
     with matplotlib.rc_context({"svg.hashsalt": "heroes", "svg.fonttype": "path"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for the letter
         figure.savefig(content, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any
 
 from heroes.errors import printable
@@ -15,7 +16,7 @@ from heroes.report.tables import pairs_html
 MEGABYTE = 1e6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """What a run came to. Seconds are those of its clock; scores are of the complete model on test data.
 
@@ -43,6 +44,7 @@ class Summary:
     stopped: str | None  # why the run ended; None: it is not finished
     clock: str = "virtual"  # or wall: which time seconds are
     noise: str | None = None
+    energy: float | None = None  # joules of all clients, estimated; None: not known
 
     @staticmethod
     def of(rows: Sequence[RoundRecord]) -> Summary:
@@ -73,6 +75,7 @@ class Summary:
             stopped=last.stopped,
             clock=last.clock,
             noise=last.noise,
+            energy=spent_joules(rows)[-1] if rows else None,
         )
 
     @property
@@ -108,6 +111,7 @@ class Summary:
             ("training loss", "not measured" if self.loss is None else f"{self.loss:.4f}"),
         ]
         sometimes = [
+            ("energy", "" if self.energy is None else f"{self.energy:,.1f} J (estimated)"),
             ("lost updates", lost),
             ("begun again", f"{self.repeated} times, since too few answered" if self.repeated else ""),
             ("privacy spent", self._spent()),
@@ -119,6 +123,11 @@ class Summary:
             return ""
         study = "" if self.noise == "system" else ' in a study; privacy.source = "system" would spend that'
         return f"epsilon {self.epsilon:.2f}{study}"
+
+    def __repr__(self) -> str:
+        score = f"{self.metric} {Metric(self.metric).text(self.score)}"
+        spent = f"{self.seconds:,.1f} s, {self.traffic_bytes / MEGABYTE:,.2f} MB"
+        return printable(f"<Summary: {self.rounds} rounds, {score}, {spent}>", 300)
 
     def __str__(self) -> str:
         return "\n".join(printable(f"{name + ':':<15}{text}") for name, text in self.lines())
@@ -137,6 +146,15 @@ class Summary:
 
 
 _NOTHING = RoundRecord(0, 0.0, 0.0, 0.0, 0, 0, 0, 0.0, None, (), ())
+
+
+def spent_joules(rows: Sequence[RoundRecord]) -> list[float | None]:
+    """What clients had used by the end of every round; None from the first round on that does not say."""
+    return list(accumulate((row.energy for row in rows), _more))
+
+
+def _more(before: float | None, energy: float | None) -> float | None:
+    return None if before is None or energy is None else before + energy
 
 
 def final_score(rows: Sequence[RoundRecord]) -> float | None:

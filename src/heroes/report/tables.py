@@ -44,6 +44,19 @@ class Table:
             *([printable(self.note)] if self.note else []),
         ]
 
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        title, note = (escape(printable(text)) for text in (self.title, self.note))
+        rows = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in self.rows)
+        caption = f'<caption style="text-align: left"><b>{title}</b></caption>'
+        return f"<table>{caption}<tr>{_cells(self.header, 'th')}</tr>{rows}</table>" + (
+            f"<p>{note}</p>" if note else ""
+        )
+
+
+def _cells(texts: Sequence[str], tag: str) -> str:
+    return "".join(f"<{tag}>{escape(printable(text, _LONGEST_CELL))}</{tag}>" for text in texts)
+
 
 def pairs_html(pairs: Sequence[tuple[str, str]]) -> str:
     """Names and texts as a small HTML table, for notebooks.

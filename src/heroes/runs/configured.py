@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heroes.assemble import NOTHING, Own
+from heroes.assemble import NOTHING, Own, with_file
 from heroes.errors import ConfigError, RunFolderError
 from heroes.report.records import read_config
 from heroes.report.runs import flat
 from heroes.runs.folder import CONFIG, read_origins
-from heroes.settings.config import Config, keys, parse
+from heroes.settings.config import Config, keys, parse_kept
 from heroes.settings.toml_files import counted
 from heroes.strategies import registry
 
@@ -27,6 +27,8 @@ MAY_CHANGE = (
     "engine.",
     "evaluation.",
     "checkpoint.",
+    "tracking.",
+    "own.",
 )
 """What may be different when a run goes on: when it ends, who carries it and how it is watched."""
 MAY_NOT = ("engine.clock", "evaluation.average", "evaluation.sample")
@@ -72,13 +74,21 @@ def of_folder(folder: Path, own: Own = NOTHING) -> Config:
         raise ConfigError(f"the run in {str(folder)!r} used the strategy {name!r}, {_missing(folder)}")
     kind = own.strategy_class if name == given else registry.find(name) if isinstance(name, str) else None
     _check_whole(folder, set(flat(tree)), [key for key, *_ in keys(kind)])
-    return parse(tree, own.strategy_class)
+    return parse_kept(tree, own.strategy_class)
+
+
+def brought(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Own:
+    """The own parts of the run in a folder: the caller's, else those of the file it began with, or of the
+    one that the changes name.
+    """
+    tree, told = read_config(folder), changes.get("own.file")
+    return with_file(own, tree if told is None else {**tree, "own": {"file": told}})
 
 
 def extended(folder: Path, changes: Mapping[str, Any], own: Own = NOTHING) -> Config:
     """The configuration of the run in a folder with some keys changed, if they may be."""
     before = of_folder(folder, own)
-    after = before.changed(changes)
+    after = before.changed({**changes, **(own.remembered if own.file else {})})
     for key in before.differs(after):
         if not _free(key):
             raise ConfigError(

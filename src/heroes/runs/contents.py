@@ -77,8 +77,19 @@ def packed(state: ServerState[Any], settings: Mapping[str, Any]) -> bytes:
     for kind, moments in state.moments.items():
         tensors |= {f"moment:{kind}:{name}": tensor for name, tensor in moments.items()}
     tensors |= {f"average:{name}": tensor for name, tensor in state.averaged.items()}
-    plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    plain = _apart(tensors)
     return save(plain, metadata={"state": text, "digest": digest(text, plain)})
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each in memory of its own: the average of what nobody trained is the very tensor of the model."""
+    apart: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.contiguous()
+        apart[name] = plain.clone() if plain.untyped_storage().data_ptr() in seen else plain
+        seen.add(plain.untyped_storage().data_ptr())
+    return apart
 
 
 def state_of(

@@ -20,6 +20,7 @@ _ROUND = (
     "learning_rate",
     "loss",
     "test_loss",
+    "energy",
 )
 _MISSING = "frames need pandas; install it with: pip install 'heroes-fl[frames]'"
 

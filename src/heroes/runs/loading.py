@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from heroes import seeds
 from heroes.assemble import Own, OwnData, for_serving, trial_inputs
-from heroes.errors import HeroesError, RunFolderError
+from heroes.errors import ConfigError, HeroesError, RunFolderError
 from heroes.messages import RoundRecord, Tensors
 from heroes.models.family import Build
 from heroes.runs import checkpoints, configured, final
@@ -93,6 +94,8 @@ def load(
         strategy: the object of a run with a strategy of your own.
     """
     path, own = Path(folder), Own(model, data, strategy)
+    with suppress(ConfigError):  # a file of the user's own may be gone; what needs it will say so
+        own = configured.brought(path, {}, own)
     return Loaded(configured.of_folder(path, own), path, own)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from heroes.errors import RunFolderError
 from heroes.report.records import read_config, read_records
 from heroes.settings.config import Config, parse
-from heroes.settings.sections import EngineConfig
+from heroes.settings.sections import EngineConfig, OwnConfig, TrackingConfig
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Planned:
         """Whether the folder holds this very run, finished or not; another run there is an error."""
         if not (self.folder / "config.toml").exists():
             return False
-        there = parse(read_config(self.folder))
-        if other := next(_but_engine(there).differs(_but_engine(self.config)), None):
+        there = parse(read_config(self.folder), type(self.config.strategy))
+        if other := next(_in_essence(there).differs(_in_essence(self.config)), None):
             raise RunFolderError(
                 f"{str(self.folder)!r} holds a run with other settings ({other} differs); choose another "
                 "--out, or say --overwrite where there is that option"
@@ -45,6 +45,9 @@ class Planned:
         return True
 
 
-def _but_engine(config: Config) -> Config:
-    """The configuration without its engine, which does not change the outcome of a run."""
-    return config.model_copy(update={"engine": EngineConfig()})
+def _in_essence(config: Config) -> Config:
+    """The configuration without what does not change the outcome of a run: its engine, its trackers, and
+    where a file of the user's own lies.
+    """
+    own = OwnConfig(digest=config.own.digest)
+    return config.model_copy(update={"engine": EngineConfig(), "tracking": TrackingConfig(), "own": own})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from heroes import rounds
-from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule
+from heroes.assemble import Own, OwnData, assembled, entered, settled, stop_rule, with_file
 from heroes.client.losses import Function
 from heroes.contracts import Sampler, Tracker
 from heroes.data import Progress
@@ -22,17 +23,18 @@ from heroes.messages import RoundRecord, ServerState
 from heroes.models.family import Build
 from heroes.report.runs import flat
 from heroes.runs import configured, final
-from heroes.runs.configured import extended, of_folder
+from heroes.runs.configured import brought, extended, of_folder
 from heroes.runs.counting import OnClient, counted
 from heroes.runs.folder import ENVIRONMENT, MODEL, RunFolder, held, refuse_taken, write_end
 from heroes.runs.interrupts import finishing_first
+from heroes.runs.moment import Moment
 from heroes.runs.origin import origin
 from heroes.runs.outcome import TEST_INPUTS, Outcome
 from heroes.runs.resuming import last_state, rounds_on_record
 from heroes.runs.served import Served
 from heroes.runs.spending import counting_again
 from heroes.runs.telling import TellingEngine
-from heroes.runs.trackers import Audience, chosen
+from heroes.runs.trackers import Audience, Callback, chosen
 from heroes.settings import toml_files
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
@@ -73,7 +75,7 @@ def run(
     engine: Opener | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
-    track: Sequence[str | Tracker] = (),
+    track: str | Sequence[str | Tracker | Callback] = (),
     on_round: Callable[[RoundRecord], None] | None = None,
     on_client: OnClient | None = None,
     on_progress: Progress | None = None,
@@ -91,13 +93,15 @@ def run(
         engine: what opens an engine of your own (`heroes.transport.opening`).
         out: the run folder; without one nothing is written.
         overwrite: replace a run that the folder already holds.
-        track: trackers, by name or your own.
+        track: trackers besides `tracking.trackers`, by name or your own, and functions that get a
+            `heroes.runs.moment.Moment` after every round, with its record and `model(width)`.
         on_round: gets every record.
         on_client: gets the round, how many of its clients have answered, and how many were asked.
         on_progress: gets news of the data.
     """
     _check(config)
-    own, audience = Own(model, data, strategy, loss, metrics, sampler), _audience(track, on_progress)
+    own = with_file(Own(model, data, strategy, loss, metrics, sampler), config.model_dump())
+    audience = _audience(config, track, on_progress)
     with entered(config, own, engine) as opener:
         if out is not None:
             refuse_taken(Path(out), overwrite)  # before anything that takes long
@@ -135,15 +139,16 @@ def resume(
     metrics: Mapping[str, Any] | None = None,
     sampler: Sampler | None = None,
     engine: Opener | None = None,
-    track: Sequence[str | Tracker] = (),
+    track: str | Sequence[str | Tracker | Callback] = (),
     on_round: Callable[[RoundRecord], None] | None = None,
     on_client: OnClient | None = None,
     on_progress: Progress | None = None,
 ) -> Run:
     """Go on with a run from its last whole checkpoint; it ends as if it had never stopped.
 
-    A run with parts of your own (`model`, `data`, `strategy`, `loss`, `metrics`, `sampler`) needs them again;
-    the `engine` may be another. `track`, `on_round`, `on_client` and `on_progress` are as in `run`.
+    A run with parts of your own (`model`, `data`, `strategy`, `loss`, `metrics`, `sampler`) needs them again,
+    unless they came from a file (`own.file`); the `engine` may be another. `track`, `on_round`, `on_client`
+    and `on_progress` are as in `run`.
 
     Args:
         folder: the run folder.
@@ -151,8 +156,9 @@ def resume(
             anything that earlier rounds depended on is refused.
     """
     path = Path(folder)
-    own, audience = Own(model, data, strategy, loss, metrics, sampler), _audience(track, on_progress)
+    own = brought(path, changes or {}, Own(model, data, strategy, loss, metrics, sampler))
     config = extended(path, changes or {}, own)
+    audience = _audience(config, track, on_progress)
     own.check_again(config, path)
     with entered(config, own, engine) as opener, held(path):
         before, done = of_folder(path, own), rounds_on_record(path)
@@ -195,14 +201,19 @@ def _served(federation: Federation, state: ServerState[Any]) -> Served:
     return Served(federation.strategy, federation.family, federation.served(state), state.round)
 
 
-def _audience(track: Sequence[str | Tracker], on_progress: Progress | None) -> Audience:
-    """The trackers of a run; their failures are reported like progress."""
+def _audience(
+    config: Config, track: str | Sequence[str | Tracker | Callback], on_progress: Progress | None
+) -> Audience:
+    """The trackers of a run; their failures are reported like progress, or as warnings if nobody hears it."""
 
     def tell(what: str) -> None:
         if on_progress is not None:
             on_progress(what, 0, None)
+        else:
+            warnings.warn(what, RuntimeWarning, stacklevel=2)
 
-    return Audience(chosen([track] if isinstance(track, str) else track), tell)
+    besides = [track] if isinstance(track, str) else track
+    return Audience(chosen([*config.tracking.trackers, *besides]), tell)
 
 
 def _train(
@@ -222,9 +233,8 @@ def _train(
     try:
         before = done[: state.round] if state is not None else ()
         last = before[-1] if before else None
-        with audience.during(
-            dict(flat(config.model_dump())), folder.path if folder else None, before
-        ) as told:
+        settings, path = flat(config.model_dump()), folder.path if folder else None
+        with audience.during(settings, path, before) as told:
             for step in _steps(federation, config, state, before):
                 with finishing_first():
                     state, record = step
@@ -235,7 +245,7 @@ def _train(
                         folder.append(record)
                         if every and (record.round % every == 0 or record.stopped):
                             folder.checkpoint(state)
-                told(record)
+                told(Moment(record, _served(federation, state), settings, path))
                 if on_round is not None:
                     on_round(record)
     finally:

@@ -1,4 +1,4 @@
-"""Who hears of a run as it happens: trackers by name, or objects of the user's own.
+"""Who hears of a run as it happens: trackers by name, objects and functions of the user's own.
 
 One that fails is reported and left out from then on: a run does not end because of a tracker.
 """
@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, Any, Protocol, TypeGuard
 
 from heroes import plugins
 from heroes.contracts import Tracker
 from heroes.errors import ConfigError, said
 from heroes.messages import Assignment, RoundRecord, plain
 from heroes.report.now import NOW, Answer, Asked, Round
+from heroes.runs.bar import Bar
+from heroes.runs.dashboards import MLflow, TensorBoard, Wandb, needed
+from heroes.runs.moment import Moment
 from heroes.runs.telling import Listener
 
 _COLUMNS = (
@@ -31,6 +34,7 @@ _COLUMNS = (
     "test_loss",
     "metric",
     "score",
+    "energy",
 )
 
 
@@ -41,9 +45,7 @@ class Csv:
         self._file: IO[str] | None = None
 
     def begin(self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]) -> None:
-        if folder is None:
-            raise ConfigError("the tracker 'csv' needs a run folder; give out=...")
-        self._file = (folder / "rounds.csv").open("w", newline="", encoding="utf-8")
+        self._file = (needed("csv", folder) / "rounds.csv").open("w", newline="", encoding="utf-8")
         csv.writer(self._file).writerow(_COLUMNS)
         for record in done:
             self.round(record)
@@ -67,9 +69,7 @@ class Live:
         self._begun = 0.0
 
     def begin(self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]) -> None:
-        if folder is None:
-            raise ConfigError("the tracker 'live' needs a run folder; give out=...")
-        self._path = folder / NOW
+        self._path = needed("live", folder) / NOW
 
     def asked(self, plan: Sequence[Assignment]) -> None:
         assert self._path is not None
@@ -99,17 +99,58 @@ class Live:
             self._path.unlink(missing_ok=True)
 
 
-TRACKERS: Mapping[str, Callable[[], Tracker]] = {"csv": Csv, "live": Live}
+TRACKERS: Mapping[str, Callable[[], Tracker]] = {
+    "csv": Csv,
+    "live": Live,
+    "bar": Bar,
+    "tensorboard": TensorBoard,
+    "mlflow": MLflow,
+    "wandb": Wandb,
+}
+Callback = Callable[[Moment], None]
 
 
-def chosen(wanted: Iterable[str | Tracker]) -> list[tuple[str, Tracker]]:
-    """Trackers with their names, from names and objects; a ConfigError where one is neither."""
-    return [_tracker(each) for each in wanted]
+class Looker(Protocol):
+    """What a tracker may have besides: it gets the model after every round."""
+
+    def after(self, moment: Moment) -> None:
+        """A round is over; `moment.model(width)` is the model now."""
 
 
-def _tracker(wanted: str | Tracker) -> tuple[str, Tracker]:
-    name = wanted if isinstance(wanted, str) else type(wanted).__name__
-    made: Any = plugins.find("tracker", "track", wanted, TRACKERS)() if isinstance(wanted, str) else wanted
+class _Function:
+    """A function of the user's own as a tracker: it is called after every round."""
+
+    def __init__(self, function: Callback) -> None:
+        self.after = function
+
+    def begin(self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]) -> None:
+        pass
+
+    def round(self, record: RoundRecord) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+def chosen(wanted: Iterable[str | Tracker | Callback]) -> list[tuple[str, Tracker]]:
+    """Trackers with their names, from names, objects and functions; a ConfigError where one is neither.
+
+    A name that is given twice counts once.
+    """
+    each = list(wanted)
+    names = dict.fromkeys(one for one in each if isinstance(one, str))
+    return [_tracker(one) for one in [*names, *(one for one in each if not isinstance(one, str))]]
+
+
+def _tracker(wanted: str | Tracker | Callback) -> tuple[str, Tracker]:
+    made: Any
+    if isinstance(wanted, str):
+        name, made = wanted, plugins.find("tracker", "track", wanted, TRACKERS)()
+    elif callable(wanted) and not hasattr(wanted, "begin"):
+        return getattr(wanted, "__name__", type(wanted).__name__), _Function(wanted)
+    else:
+        name, made = type(wanted).__name__, wanted
     lacks = [method for method in ("begin", "round", "end") if not callable(getattr(made, method, None))]
     if lacks:
         raise ConfigError(f"the tracker {name!r} has no method {lacks[0]!r}; see heroes.contracts.Tracker")
@@ -118,6 +159,10 @@ def _tracker(wanted: str | Tracker) -> tuple[str, Tracker]:
 
 def _listens(tracker: Tracker | Listener) -> TypeGuard[Listener]:
     return all(callable(getattr(tracker, method, None)) for method in ("asked", "answered"))
+
+
+def _looks(tracker: Tracker | Looker) -> TypeGuard[Looker]:
+    return callable(getattr(tracker, "after", None))
 
 
 class Audience:
@@ -130,11 +175,11 @@ class Audience:
     @contextmanager
     def during(
         self, settings: Mapping[str, Any], folder: Path | None, done: Sequence[RoundRecord]
-    ) -> Iterator[Callable[[RoundRecord], None]]:
-        """Tell trackers of the beginning and the end; yields the function to call with every record."""
+    ) -> Iterator[Callback]:
+        """Tell trackers of the beginning and the end; yields the function to call after every round."""
         self._each(lambda tracker: tracker.begin(settings, folder, done))
         try:
-            yield lambda record: self._each(lambda tracker: tracker.round(record))
+            yield lambda moment: self._each(lambda tracker: _tell_round(tracker, moment))
         finally:
             self._each(lambda tracker: tracker.end())
 
@@ -156,3 +201,9 @@ class Audience:
             except Exception as error:  # a tracker of another package can fail in any way
                 self._trackers.remove((name, tracker))
                 self._tell(f"the tracker {name!r} failed and hears no more of this run: {said(error)}")
+
+
+def _tell_round(tracker: Tracker, moment: Moment) -> None:
+    tracker.round(moment.record)
+    if _looks(tracker):
+        tracker.after(moment)

@@ -113,6 +113,15 @@ def _moment(moment: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if moment is None else moment.double()
 
 
+def weight_of_past(weight: float, rounds: int) -> float:
+    """What the average before counts for in this round, so that the start of the model counts for nothing.
+
+    >>> [round(weight_of_past(0.8, number), 3) for number in (1, 2, 3, 50)]
+    [0.0, 0.444, 0.59, 0.8]
+    """
+    return weight * (1 - weight ** (rounds - 1)) / (1 - weight**rounds)
+
+
 def averaged(average: Tensors, new: Tensors, holders: Tensors, weight: float) -> dict[str, Tensor]:
     """The moving average after a round: weight * average + (1 - weight) * new, where anybody trained."""
     after = dict(average)

@@ -11,12 +11,14 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from heroes.contracts import Spent, Timing
+from heroes.fleet.energy import Price
 from heroes.fleet.known import learned
 from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState, plain
 from heroes.server.pairing import Pairing
 from heroes.server.privacy import Privacy
 
 M = TypeVar("M")
+_TRAINED = {"dropout": 0.0, "crash": 0.5}  # how much of its training a client did that is lost for this cause
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Attempt(Generic[M]):
     after: ServerState[M]
     facts: Facts
     timing: Timing
+    prices: tuple[Price, ...] = ()  # joules of every assignment, if they are known
 
     @cached_property
     def arrived(self) -> set[int]:
@@ -42,10 +45,23 @@ class Attempt(Generic[M]):
     def bytes_down(self) -> int:
         return sum(a.bytes_down for a in self.plan.assignments)
 
+    @cached_property
+    def joules(self) -> dict[int, float]:
+        """What every client used; nothing if that is not known."""
+        trained = {lost.client: _TRAINED.get(lost.cause, 1.0) for lost in self.answers.lost}
+        priced = zip(self.plan.assignments, self.prices, strict=True) if self.prices else ()
+        return {
+            a.client: price.spent(trained.get(a.client, 1.0), a.client in self.arrived) for a, price in priced
+        }
+
+    @property
+    def energy(self) -> float | None:
+        return sum(self.joules.values()) if self.prices else None
+
     def abandoned(self) -> Abandoned:
-        clients = tuple(a.client for a in self.plan.assignments)
+        clients, lost = tuple(a.client for a in self.plan.assignments), tuple(self.answers.lost)
         return Abandoned(
-            self.timing.duration, self.bytes_up, self.bytes_down, clients, tuple(self.answers.lost)
+            self.timing.duration, self.bytes_up, self.bytes_down, clients, lost, energy=self.energy
         )
 
     def charged(self, state: ServerState[M]) -> ServerState[M]:
@@ -94,6 +110,7 @@ def record(
         clock=clock,
         epsilon=None if privacy is None else privacy.epsilon(state.round),
         noise=None if privacy is None else privacy.source,
+        energy=_sum([tried.energy, *(before.energy for before in abandoned)]),
     )
 
 
@@ -116,8 +133,14 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         straggler=a.straggler,
         loss=loss,
         samples=samples,
+        energy=tried.joules.get(a.client),
         start_seconds=spent.starting,
     )
+
+
+def _sum(joules: Sequence[float | None]) -> float | None:
+    known = [each for each in joules if each is not None]
+    return sum(known) if len(known) == len(joules) else None
 
 
 def given_up(needed: int, number: int, abandoned: Sequence[Abandoned]) -> str:

@@ -31,9 +31,11 @@ from heroes.settings.sections import (
     ModelConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    OwnConfig,
     PrivacyConfig,
     RobustConfig,
     ServerConfig,
+    TrackingConfig,
     TrainingConfig,
 )
 from heroes.strategies import registry
@@ -64,6 +66,8 @@ class Config(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     engine: EngineConfig = EngineConfig()
+    tracking: TrackingConfig = TrackingConfig()
+    own: OwnConfig = OwnConfig()
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
@@ -210,6 +214,14 @@ def parse(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Co
         if any(not _writable(text) for text in (value if isinstance(value, tuple) else (value,))):
             raise ConfigError(f"{key} is {value!r}: it should be text that can be written as UTF-8")
     return config
+
+
+def parse_kept(tree: Mapping[str, Any], strategy: type[Strategy] | None = None) -> Config:
+    """A configuration that a run wrote, perhaps with an earlier version, which knew fewer keys."""
+    section = tree.get("strategy")
+    if isinstance(section, Mapping):
+        tree = {**tree, "strategy": {**_strategy(tree, strategy).absent, **section}}
+    return parse(tree, strategy)
 
 
 def _strategy(tree: Mapping[str, Any], own: type[Strategy] | None) -> type[Strategy]:

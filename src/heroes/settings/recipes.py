@@ -13,6 +13,8 @@ from heroes.settings import tuned_files
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
 
+Chosen = str | Strategy
+"""a strategy by name, or one of the user's own"""
 _PAPER = {
     "federation.clients": 100,
     "federation.rounds": 300,
@@ -21,14 +23,16 @@ _PAPER = {
     "training.learning_rate_decay": 0.997,
 }
 """what the paper's experiments share: its fleet of 100 clients, 10 a round, batches of 32"""
+_YOURS = {"training.learning_rate": 0.05}
+"""what recipes for data of the user's own share; nothing can be tuned ahead for them"""
 
 
-def digits(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
+def digits(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
     """The bundled 8x8 digits on 40 small boards: needs no download and takes seconds."""
     return _experiment("digits", {}, rounds, seed, strategy)
 
 
-def cifar10(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
+def cifar10(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
     """The paper's CNN on CIFAR-10: 100 clients, 40 % of a client's images from one class."""
     settings = _PAPER | {
         "data.name": "cifar10",
@@ -41,7 +45,7 @@ def cifar10(*, rounds: int | None = None, seed: int = 0, strategy: str | None = 
     return _experiment("cifar10", settings, rounds, seed, strategy)
 
 
-def imagenet100(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
+def imagenet100(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
     """ResNet-18 on 100 classes of ImageNet (any ImageFolder): 100 clients, each lacking 40 classes."""
     settings = _PAPER | {
         "data.name": "imagenet100",
@@ -56,7 +60,7 @@ def imagenet100(*, rounds: int | None = None, seed: int = 0, strategy: str | Non
     return _experiment("imagenet100", settings, rounds, seed, strategy)
 
 
-def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: str | None = None) -> Config:
+def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
     """A character RNN on the complete works: each of 100 clients is one speaking role of one play."""
     settings = _PAPER | {
         "data.name": "shakespeare",
@@ -76,14 +80,32 @@ def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: str | Non
     return _experiment("shakespeare", settings, rounds, seed, strategy)
 
 
+def images(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
+    """Your own images in folders by class, on 40 small boards: data.source says where."""
+    settings = {"data.name": "images", "data.size": 64, "data.partition": "iid", "model.name": "cnn"}
+    return _experiment("images", settings | _YOURS, rounds, seed, strategy)
+
+
+def table(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
+    """Your own CSV, JSON lines or Parquet file: data.source says where, data.target what to predict."""
+    settings = {"data.name": "table", "data.partition": "iid", "model.name": "mlp"}
+    return _experiment("table", settings | _YOURS, rounds, seed, strategy)
+
+
+def text(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | None = None) -> Config:
+    """Your own texts with labels in a CSV, JSON lines or Parquet file: data.source says where."""
+    settings = {"data.name": "text", "data.partition": "iid", "model.name": "text_cnn"}
+    return _experiment("text", settings | _YOURS, rounds, seed, strategy)
+
+
 def _experiment(
-    name: str, settings: Mapping[str, Any], rounds: int | None, seed: int, strategy: str | None
+    name: str, settings: Mapping[str, Any], rounds: int | None, seed: int, strategy: Chosen | None
 ) -> Config:
     """An experiment's settings, then those that suit the strategy, then what the caller asks for."""
     config = Config(experiment=name, seed=seed)
     chosen = config if strategy is None else config.with_strategy(strategy)
     asked = {} if rounds is None else {"federation.rounds": rounds}
-    return chosen.changed({**settings, **tuned(name, chosen.strategy), **asked})
+    return chosen.changed({**chosen.strategy.companions, **settings, **tuned(name, chosen.strategy), **asked})
 
 
 def tuned(experiment: str, strategy: Strategy) -> dict[str, Any]:
@@ -126,10 +148,13 @@ EXPERIMENTS: dict[str, Callable[..., Config]] = {
     "cifar10": cifar10,
     "imagenet100": imagenet100,
     "shakespeare": shakespeare,
+    "images": images,
+    "table": table,
+    "text": text,
 }
 
 
-def recipe(experiment: str, strategy: str | None = None) -> Config:
+def recipe(experiment: str, strategy: Chosen | None = None) -> Config:
     """The configuration of an experiment by name.
 
     Args:

@@ -62,18 +62,44 @@ class DataConfig(Section):
     """for partition dirichlet: concentration; smaller is less even"""
     phi: Annotated[int, Field(ge=0)] = 40
     """for partition missing: how many classes each client lacks"""
+    classes_per_client: Whole = 2
+    """for partition classes: how many classes each client has"""
+    shards: Whole = 2
+    """for partition shards: how many shards of examples sorted by class each client gets"""
+    sizes: Literal["equal", "lognormal", "power"] = "equal"
+    """for partitions iid, dirichlet and classes: how much clients have, by data.skew"""
+    skew: Positive = 1.0
+    """lognormal: standard deviation of the logarithm of a size; power: the n-th largest is n^skew smaller"""
     examples_per_client: Whole | None = None
     """how many each client draws from all examples, in common with others; none: each goes to one client"""
     directory: str | None = None
     """where data sets lie, one folder each; none is $HEROES_DATA, else the user's data folder"""
     source: str | None = None
     """the file or folder of this data set, when it does not lie in the directory"""
+    test: str | None = None
+    """images, table, text: the file or folder to test on; none is what lies beside, else a test_share"""
+    test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """images, table, text, femnist: the share of the examples to test on, where there is no test set"""
+    target: str | None = None
+    """table, text: the column to predict; none is label for text"""
+    targets: Literal["auto", "classes", "numbers"] = "auto"
+    """table, text: what the target is; auto is numbers with objective mean_squared_error, else classes"""
+    owner: str | None = None
+    """table, text: the column that says who made each row, for partition natural"""
+    categories: tuple[str, ...] = ()
+    """table: columns to take as words though they look like numbers"""
+    ignore: tuple[str, ...] = ()
+    """table: columns to leave out"""
+    text: str = "text"
+    """text: the column with the texts"""
+    length: Annotated[int, Field(ge=8, le=65536)] = 256
+    """text: so many bytes of every text are read"""
     augment: bool = True
-    """cifar10, imagenet100: flip and crop training images"""
+    """cifar10, cifar100, images, imagenet100: flip and crop training images"""
     size: Annotated[int, Field(ge=8, le=1024)] = 144
-    """imagenet100: images are resized to size x size"""
+    """images, imagenet100: images are resized to size x size"""
     classes: tuple[str, ...] = ()
-    """imagenet100: the class folders to take; an empty list is the first 100 by name"""
+    """images, imagenet100: the class folders to take; an empty list is all, or the first 100 by name"""
     writers: str | None = None
     """mnist: an .npz file with the writer of every training digit, for partition natural"""
     minimum_windows: Whole = 1
@@ -225,7 +251,9 @@ class FleetConfig(Section):
     jitter: Annotated[float, Field(ge=0, le=0.5)] | None = None
     """relative deviation of step times, instead of the fleet's own"""
     csv: str | None = None
-    """a file with a fleet of your own: device, gflops, and optionally share, upload_mbps, download_mbps"""
+    """a file with a fleet of your own: device, gflops, and optionally share, upload_mbps, download_mbps,
+    joules_per_flop, joules_per_byte_up, joules_per_byte_down
+    """
     count_download: bool = True
     """whether the clock counts downloads"""
     cost: Literal["flops", "priced"] = "flops"
@@ -395,8 +423,28 @@ class EngineConfig(Section):
     """mpi: the width of that model; none is $HEROES_WIDTH on that rank, else the complete model"""
 
 
+class OwnConfig(Section):
+    """Parts of your own, from a file; `--own` names it."""
+
+    file: str | None = None
+    """a Python file with any of build(width), data(), classes, loss, metrics, strategy and sampler, which
+    take the place of the parts that are named here
+    """
+    digest: str | None = None
+    """SHA-256 of that file when the run began: it goes on with the same file only, or with one that is named
+    again
+    """
+
+
 class CheckpointConfig(Section):
     """Where a run can go on from."""
 
     every: Annotated[int, Field(ge=0)] = 1
     """write a checkpoint after every so many rounds, and at the end; 0 is never"""
+
+
+class TrackingConfig(Section):
+    """Who hears of every round, besides the run folder."""
+
+    trackers: tuple[str, ...] = ()
+    """trackers by name: csv, live, bar, tensorboard, mlflow, wandb, or those of other packages"""

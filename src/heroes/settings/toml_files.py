@@ -12,26 +12,30 @@ from heroes.settings import toml_text
 from heroes.settings.config import Config, flat, parse, to_toml
 from heroes.settings.earlier import by_present_names
 from heroes.strategies import registry
+from heroes.strategies.base import Strategy
 
 Recipes = Mapping[str, Callable[..., Config]]
 _COUNT = re.compile(r"# all (\d{1,6}) settings of this run\n")
 
 
-def load(path: Path, recipes: Recipes, strategy: str | None = None) -> Config:
+def load(path: Path, recipes: Recipes, strategy: str | None = None, own: Strategy | None = None) -> Config:
     """A configuration from a TOML file; what it leaves out comes from a recipe, for its strategy.
 
     The recipe is that of `base`, else that of `experiment`. With a `base` the experiment may have any name,
-    and so it may in a whole file, which leaves nothing out.
+    and so it may in a whole file, which leaves nothing out. `own` is a strategy of the user's own, which is
+    meant where its name is given, or none.
     """
-    tree = _read(path)
+    tree = read(path)
     start = _start(path, tree, recipes)
-    own = tree.get("strategy")
-    named = own.get("name") if isinstance(own, dict) else None
+    section = tree.get("strategy")
+    named = section.get("name") if isinstance(section, dict) else None
     if strategy is not None and named not in (None, strategy):
         del tree["strategy"]  # the file's settings are for another strategy
-    chosen = strategy or (named if isinstance(named, str) and named in registry.names() else None)
+    chosen: str | Strategy | None = strategy or (named if named in registry.names() else None)
+    if own is not None and (strategy or named or own.name) == own.name:
+        chosen = own
     base = start(strategy=chosen) if start else Config().with_strategy(chosen or registry.DEFAULT)
-    return parse(_merged(base.model_dump(mode="python"), tree))
+    return parse(_merged(base.model_dump(mode="python"), tree), type(base.strategy))
 
 
 def text(config: Config) -> str:
@@ -50,7 +54,8 @@ def counted(path: Path) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """What a file says, as it says it."""
     try:
         return by_present_names(toml_text.read(path))
     except FileNotFoundError:

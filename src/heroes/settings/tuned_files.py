@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ Tuned = Mapping[str, Settings]
 _SHIPPED = Path(__file__).with_name("tuned")
 
 
-def read(path: Path) -> Tuned:
-    """The settings in a file; an error says what is wrong with it."""
+def read(path: Path, own: str | None = None) -> Tuned:
+    """The settings in a file; an error says what is wrong with it. `own` is a strategy of the user's own."""
     try:
         tree = toml_text.read(path)
     except FileNotFoundError:
@@ -39,7 +40,8 @@ def read(path: Path) -> Tuned:
                 f"{str(path)!r} has {strategy!r} outside of a section; it should have a section for each "
                 'strategy, such as [fedavg] with "training.learning_rate" = 0.1'
             )
-        registry.find(strategy, f"a section of {str(path)!r}")
+        if strategy != own:
+            registry.find(strategy, f"a section of {str(path)!r}")
     return {strategy: dict(flat(section)) for strategy, section in tree.items()}
 
 
@@ -48,6 +50,16 @@ def shipped(experiment: str) -> Tuned:
     """The settings that come with an experiment; none where it has no file."""
     path = _SHIPPED / f"{experiment}.toml"
     return read(path) if experiment.isidentifier() and path.is_file() else {}
+
+
+def provenance(experiment: str) -> str:
+    """Where an experiment's settings come from, as the comment on top of their file says."""
+    path = _SHIPPED / f"{experiment}.toml"
+    if not path.is_file():
+        return "The recipe's, none tuned."
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = [line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines)]
+    return " ".join(comment) or "Not said."
 
 
 def applied(config: Config, path: Path, given: Tuned) -> Config:

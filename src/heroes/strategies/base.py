@@ -44,7 +44,9 @@ class Ground:
 
     `overlay` lays answers over the global tensors: by the mean, or a more robust way. `probes` is the number
     of batches that the configuration grants for estimates, made every `probe_every` rounds. `momentum` is
-    that of the clients' SGD, 0 for another optimiser. `up_bits` is that of `exchange`.
+    that of the clients' SGD, 0 for another optimiser, and `stride` how far a step goes for its learning rate
+    beside one of SGD. `one_pass` is how many steps the median client needs to see all its examples, None
+    where that is not known. `up_bits` is that of `exchange`.
     """
 
     family: Family
@@ -57,6 +59,8 @@ class Ground:
     probes: int = 0
     probe_every: int = 1
     momentum: float = 0.0
+    stride: float = 1.0
+    one_pass: float | None = None
     up_bits: int = 32
 
 
@@ -107,6 +111,14 @@ class Strategy(Section):
     literal: ClassVar[Mapping[str, Any]] = {}
     """the settings that follow the publication to the letter, where they are not the defaults"""
 
+    companions: ClassVar[Mapping[str, Any]] = {}
+    """settings of other sections that experiments start from with this strategy, where the experiment has
+    nothing of its own to say
+    """
+    absent: ClassVar[Mapping[str, Any]] = {}
+    """what a key of the strategy means in a run folder of an earlier version, which has not got it, where
+    that is not the default
+    """
     requires: ClassVar[Mapping[str, Any]] = {}
     """settings of other sections without which it would be another strategy, such as the server's optimiser;
     a configuration that takes the strategy takes them too, and refuses others
@@ -148,6 +160,11 @@ class Strategy(Section):
         """What clients reveal that noise on their changes cannot hide, and what to do; or None."""
         return None
 
+    @property
+    def steps_key(self) -> str | None:
+        """The setting that says how many local steps clients do, in every round or the first; or None."""
+        return next((name for name in ("tau", "tau_first") if name in type(self).model_fields), None)
+
     # the model
 
     @property
@@ -182,12 +199,12 @@ class Strategy(Section):
         """For every client the largest width whose step keeps to the limit: `shared`, `own` or seconds."""
         return widths_afforded(cohort, self.ground.costs, step_limit)
 
-    def load(self, cohort: Cohort, gradients: int = 0) -> Load:
-        """What the chosen widths cost the clients, in seconds and bytes.
+    def load(self, cohort: Cohort, gradients: int = 0, widths: Integers | None = None) -> Load:
+        """What these widths, or else the chosen ones, cost the clients, in seconds and bytes.
 
         `gradients` is how many a client computes besides those of its steps.
         """
-        ground, widths = self.ground, self.choose_widths(cohort)
+        ground, widths = self.ground, self.choose_widths(cohort) if widths is None else widths
         return load_of(
             cohort, widths, ground.costs, gradients=gradients, count_download=ground.count_download
         )

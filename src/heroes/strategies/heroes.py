@@ -1,7 +1,8 @@
 """Heroes: enhanced neural composition with adaptive local updates.
 
-Each client gets the widest slice whose step it can afford, the least trained blocks of it, and as many local
-steps as let everyone finish together while the blocks stay evenly trained.
+Each client gets the widest slice that its device and its link afford, and as many local steps as let everyone
+finish together. Which blocks a slice has, and how many steps a round aims at, can be chosen; as published the
+least trained blocks are given out, and the steps follow from a convergence bound.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from heroes.planning.pacing import (
     mean_deadline,
     step_intervals,
     steps_aimed_at,
+    worthwhile_steps,
 )
 from heroes.slices.blocks import add_steps, choose_blocks
 from heroes.slices.cuts import Part
@@ -62,30 +64,41 @@ class Heroes(Strategy):
 
     name: Literal["heroes"] = "heroes"
     """the strategy"""
-    blocks: Literal["grid", "free", "nested"] = "grid"
+    blocks: Literal["grid", "free", "nested"] = "nested"
     """the blocks a client gets: the least trained groups, the least trained blocks anywhere, or the leading
     """
     adaptive_tau: bool = True
     """whether clients get as many steps as let all finish together; if not, all do tau_first"""
-    pace: Literal["calibrated", "bound", "constant"] = "calibrated"
-    """the step count aimed at: the bound's formula scaled to start at tau_first, as it stands, or tau_first
+    pace: Literal["progress", "calibrated", "bound", "constant"] = "progress"
+    """the step count aimed at: what brings the most progress a second, the bound's formula scaled to start
+    at tau_first, the same as it stands, or tau_first
+    """
+    drift: Positive = 30.0
+    """with pace = progress: a client's steps count half once their number times the learning rate (of SGD; 30
+    times that of AdamW) is this
     """
     deadline: Literal["mean", "fastest"] = "mean"
     """the length of a round: the average client does tau* steps, or the fastest client sets it"""
+    passes: Positive = 5.0
+    """with pace = progress: the most passes over its examples that the median client makes in a round"""
     tau_first: Whole = 10
     """local steps of everyone in the first round"""
     tau_min: Whole = 2
     """fewest local steps"""
-    tau_max: Whole = 50
+    tau_max: Whole = 500
     """most local steps"""
-    rho: NotNegative | Literal["auto"] = "auto"
+    rho: NotNegative | Literal["auto"] = 0.0
     """seconds a client may wait so that blocks are trained more evenly; auto is a tenth of the round"""
-    step_limit: StepLimit = "shared"
+    step_limit: StepLimit = "own"
     """mu_max: seconds a local step may take; or what a step of the complete model takes on the fastest device
     class: shared is that of the dense model, the same for all strategies, own that of the model it trains
     """
-    any_width: Share = 0.0
+    any_width: Share = 0.3
     """share of a client's steps that train the leading part of its slice, of a width drawn from 1 to its own
+    """
+    useful: Share = 0.25
+    """share of the steps aimed at that a client must have time for: one whose link leaves it less gets a
+    narrower slice; 0 looks at its compute alone
     """
     threshold: Positive | None = None
     """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
@@ -99,7 +112,25 @@ class Heroes(Strategy):
         "strategy.deadline": "fastest",
         "strategy.tau_min": 1,
         "strategy.tau_first": 50,
+        "strategy.tau_max": 50,
+        "strategy.rho": "auto",
+        "strategy.step_limit": "shared",
+        "strategy.any_width": 0.0,
+        "strategy.useful": 0.0,
+        "exchange.up_bits": 32,
+        "exchange.down_bits": 32,
+        "optimiser.name": "none",
+        "evaluation.average": 0.0,
     }
+    companions: ClassVar = {
+        "exchange.up_bits": 8,
+        "exchange.down_bits": 8,
+        "optimiser.name": "momentum",
+        "optimiser.rate": 0.6,
+        "optimiser.momentum": 0.7,
+        "evaluation.average": 0.8,
+    }
+    absent: ClassVar = {"any_width": 0.0, "useful": 0.0}
 
     @model_validator(mode="after")
     def _tau_in_order(self) -> Self:
@@ -115,18 +146,22 @@ class Heroes(Strategy):
 
     def reveals(self) -> str | None:
         return (
-            "the estimates behind strategy.pace; use strategy.pace = 'constant'" if self._estimates else None
+            "the estimates behind strategy.pace; use strategy.pace = 'progress'" if self._estimates else None
         )
 
     @property
     def _estimates(self) -> bool:
         """Whether clients must estimate properties of their loss."""
-        return self.adaptive_tau and self.pace != "constant"
+        return self.adaptive_tau and self.pace in ("calibrated", "bound")
 
     @property
     def limits(self) -> Limits:
         """What tau may be."""
         return Limits(self.tau_first, self.tau_min, self.tau_max)
+
+    @property
+    def steps_key(self) -> str | None:
+        return None if self.adaptive_tau and self.pace == "progress" else "tau_first"
 
     def begin(self, seed: int) -> State:
         """Fresh factors, no block trained."""
@@ -141,9 +176,12 @@ class Heroes(Strategy):
         ground = self.ground
         probing = state.round % ground.probe_every == 0
         probes = self.duties(ground.probes).probes if probing else 0
-        load = self.load(cohort, gradients=2 * probes)  # before and after
         rate = ground.learning_rate.at(state.round)
+        load = self.load(cohort, gradients=2 * probes)  # before and after
         pace, seconds, steps = self._steps(state, load, rate)
+        while (too_wide := (load.widths > 1) & (steps.high < self.useful * pace.tau)).any():
+            load = self.load(cohort, 2 * probes, load.widths - too_wide)
+            pace, seconds, steps = self._steps(state, load, rate)
         wishes = zip(load.widths.tolist(), steps.low.tolist(), steps.high.tolist(), strict=True)
         chosen = choose_blocks(self.blocks, np.array(state.memory.counters, dtype=np.int64), wishes)
         selections, taus = zip(*chosen, strict=True)
@@ -161,7 +199,7 @@ class Heroes(Strategy):
 
     def _steps(self, state: State, load: Load, rate: float) -> tuple[Pace, float | None, Intervals]:
         """The pace, when the round should end, and the steps every client may do by then."""
-        if state.round == 0 or not self.adaptive_tau:
+        if not self.adaptive_tau or (state.round == 0 and self.pace != "progress"):
             fixed = np.full(len(load.mu), self.tau_first)
             left = max(1, self.ground.rounds - state.round)
             pace = Pace(float(self.tau_first), left, "fixed", state.memory.pace_scale)
@@ -197,11 +235,12 @@ class Heroes(Strategy):
         """The pace aimed at and when the round should end."""
         limits = self.limits
         if self.deadline == "mean":
-            chosen = self._pace(state, eta, float(load.mu.mean()), float(load.nu.mean()))
+            middle = np.median if self.pace == "progress" else np.mean  # one slow link sets nobody's pace
+            chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)))
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
             return chosen, Deadline(seconds)
         paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
-        if paces[0].rule == "time":  # else the pace does not depend on the client
+        if paces[0].rule in ("time", "progress"):  # else the pace does not depend on the client
             paces = [
                 self._pace(state, eta, mu, nu)
                 for mu, nu in zip(load.mu.tolist(), load.nu.tolist(), strict=True)
@@ -211,10 +250,10 @@ class Heroes(Strategy):
         return paces[deadline.setter], deadline
 
     def _pace(self, state: State, eta: float, mu: float, nu: float) -> Pace:
-        if self.pace == "constant":
-            return Pace(
-                float(self.limits.tau_first), max(1, self.ground.rounds - state.round), "constant", None
-            )
+        if not self._estimates:
+            wished = self.tau_first if self.pace == "constant" else self._worthwhile(mu, nu, eta)
+            left = max(1, self.ground.rounds - state.round)
+            return Pace(self.limits.clamp(wished), left, self.pace, None)
         budget = self.ground.time_budget
         seconds_left = None if budget is None else max(0.0, budget - state.seconds)
         return steps_aimed_at(
@@ -228,6 +267,12 @@ class Heroes(Strategy):
             calibrated=self.pace == "calibrated",
             scale=state.memory.pace_scale,
         )
+
+    def _worthwhile(self, mu: float, nu: float, eta: float) -> float:
+        """The steps that bring the most progress a second, within so many passes over a client's examples."""
+        steps = worthwhile_steps(mu, nu, eta * self.ground.stride, self.drift)
+        one_pass = self.ground.one_pass
+        return steps if one_pass is None else min(steps, self.passes * one_pass)
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""

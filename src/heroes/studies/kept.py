@@ -20,13 +20,14 @@ from heroes.files import write_whole
 from heroes.messages import RoundRecord
 from heroes.report.records import read_record
 from heroes.report.runs import RunData, load_run
-from heroes.settings.config import Config, flat, parse
+from heroes.settings.config import Config, flat, parse_kept
 from heroes.settings.earlier import by_present_names
 
 _FACTS = ("tau_star", "rule", "deadline", "counter_variance")
+_MACHINE = ("system", "processors", "torch")  # of what a run ran on
 _DIGITS = 6  # significant digits of a kept number
 _LARGEST = 100_000_000  # bytes of a file when unpacked
-_APART = ("engine.", "checkpoint.")  # settings that do not change what a run comes to
+_APART = ("engine.", "checkpoint.", "tracking.")  # settings that do not change what a run comes to
 _APART_KEYS = ("training.device", "data.directory", "data.source")
 Key = tuple[tuple[str, str], ...]
 
@@ -51,7 +52,7 @@ class Store:
     def runs(self) -> dict[Key, RunData]:
         """All of them. A file that cannot be read is an error that names it."""
         found = [load_kept(path) for path in sorted(self.folder.glob("*.json.gz"))]
-        return {key_of(parse(run.config)): run for run in found}
+        return {key_of(parse_kept(run.config)): run for run in found}
 
     def find(self, config: Config) -> RunData | None:
         """The result of this very run, if it is kept."""
@@ -66,11 +67,12 @@ class Store:
     def add(self, folder: Path, wall_seconds: float | None = None) -> RunData:
         """Keep what a run folder holds."""
         run = load_run(folder)
-        config = parse(run.config)
+        config = parse_kept(run.config)
         path = self.folder / f"{self.name_of(config)}.json.gz"
         content = {
             "heroes": __version__,
             "wall_seconds": wall_seconds,
+            "machine": {name: (run.environment or {}).get(name) for name in _MACHINE},
             "config": config.model_dump(mode="json"),
             "records": [_slim(row) for row in run.rows],
         }
@@ -89,7 +91,7 @@ def load_kept(path: Path) -> RunData:
             content = json.loads(file.read(_LARGEST))
         rows = tuple(read_record(json.dumps(row)) for row in content["records"])
         settings = by_present_names(content["config"])
-        config = parse(settings)
+        config = parse_kept(settings)
         if not rows:
             raise ValueError("it has no round")
     except (
@@ -119,7 +121,11 @@ def load_kept(path: Path) -> RunData:
         experiment=config.experiment,
         config=settings,
         rows=rows,
-        environment={"heroes": content.get("heroes"), "wall_seconds": content.get("wall_seconds")},
+        environment={
+            "heroes": content.get("heroes"),
+            "wall_seconds": content.get("wall_seconds"),
+            "machine": content.get("machine"),
+        },
     )
 
 

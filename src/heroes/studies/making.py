@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -10,8 +10,9 @@ from shutil import rmtree
 from heroes.errors import ConfigError, TrainingError
 from heroes.runs.planned import Planned
 from heroes.settings.config import Config
-from heroes.studies.kept import Store
-from heroes.studies.plans import Row
+from heroes.studies.kept import Key, Store, key_of
+from heroes.studies.plans import Plan, Row
+from heroes.studies.plans import rows as rows_of
 from heroes.studies.tables import Outcome
 from heroes.tuning.workers import workers
 
@@ -19,10 +20,48 @@ Heard = Callable[[str], None]
 
 
 def missing(rows: Sequence[Row], store: Store) -> list[tuple[str, Config]]:
-    """The runs that are not kept, the first seed of every row first."""
+    """The runs that are not kept, each once, the first seed of every row first."""
     seeds = max(len(row.configs) for row in rows)
     todo = [(row.label, row.configs[n]) for n in range(seeds) for row in rows if n < len(row.configs)]
-    return [(label, config) for label, config in todo if store.find(config) is None]
+    return _once([(label, config) for label, config in todo if store.find(config) is None])
+
+
+def to_make(plan: Plan, store: Store) -> list[tuple[str, Config]]:
+    """The runs of a plan that are not kept, each once, variant by variant."""
+    todo = [each for variant in plan.variants for each in missing(list(rows_of(plan, variant)), store)]
+    return _once(todo)
+
+
+def _once(todo: Sequence[tuple[str, Config]]) -> list[tuple[str, Config]]:
+    """Rows may be the same run; the first of them gives it its name."""
+    found: dict[Key, tuple[str, Config]] = {}
+    for each in todo:
+        found.setdefault(key_of(each[1]), each)
+    return list(found.values())
+
+
+def kept_runs(plan: Plan, store: Store) -> tuple[int, int]:
+    """How many of a plan's runs are kept, and how many it has."""
+    rows = [row for variant in plan.variants for row in rows_of(plan, variant)]
+    return counted(outcomes(rows, store))
+
+
+def counted(rows: Iterable[Outcome]) -> tuple[int, int]:
+    """How many runs of these rows are kept, and how many there are; one that is in two rows counts once."""
+    rows = list(rows)
+    there = {run.path for outcome in rows for run in outcome.runs}
+    return len(there), len({key for outcome in rows for key in outcome.keys})
+
+
+def refuse_without_data(configs: Sequence[Config]) -> None:
+    """Refuse runs whose data set is not at hand, before the first of them is made."""
+    from heroes.data.datasets import DataOptions
+    from heroes.data.registry import REGISTRY
+
+    for data in {config.data.name: config.data for config in configs}.values():
+        if data.name in REGISTRY:
+            folder, source = (None if path is None else Path(path) for path in (data.directory, data.source))
+            DataOptions(folder, source).root(data.name)
 
 
 def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: int, heard: Heard) -> None:
@@ -61,5 +100,6 @@ def _ours(config: Config) -> Config:
 def outcomes(rows: Sequence[Row], store: Store) -> Iterator[Outcome]:
     """What is kept of every row."""
     for row in rows:
-        runs = [run for config in row.configs if (run := store.find(config)) is not None]
-        yield Outcome(row.label, tuple(runs), len(row.configs))
+        keys = tuple(key_of(config) for config in row.configs)
+        runs = tuple(store.runs[key] for key in keys if key in store.runs)
+        yield Outcome(row.label, runs, len(row.configs), keys)

@@ -10,7 +10,9 @@ targets = [0.9, 0.95]
 "strategy.pace" = "constant"
 
 [runs."ten steps"]        # one row of the table: a strategy, by default heroes, and its settings
-"strategy.tau_first" = 10
+"strategy.tau_first" = 10 # literal = true would add those that follow its publication to the letter
+
+# every_strategy = true   # beside those, one row for each registered strategy, named after it
 
 [variants."8 bits"]       # every variant has all rows, and a table of its own
 "exchange.up_bits" = 8
@@ -24,15 +26,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from heroes.errors import ConfigError, did_you_mean
 from heroes.fields import Positive
 from heroes.settings import toml_text
 from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
+from heroes.strategies import registry
 
 SHIPPED = Path(__file__).with_name("plans")
 FIGURES = SHIPPED / "figures"
@@ -65,10 +68,23 @@ class Plan(BaseModel):
     budget: Positive | None = None
     targets: tuple[float, ...] = ()
     settings: dict[str, Scalar] = {}
-    runs: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)]
+    every_strategy: bool = False
+    runs: dict[str, dict[str, Scalar]] = {}
     variants: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)] = {"": {}}
     scales: dict[str, Scale] = {}
     lesson: str = ""
+
+    @model_validator(mode="after")
+    def _has_rows(self) -> Self:
+        if not self.table:
+            raise ValueError('it has no runs; write a section such as [runs."ten steps"]')
+        return self
+
+    @property
+    def table(self) -> dict[str, dict[str, Scalar]]:
+        """The settings of every row, by its name."""
+        names = registry.BUILT_IN if self.every_strategy else ()
+        return {**{name: {"strategy": name} for name in names}, **self.runs}
 
     def at(self, scale: str) -> Plan:
         """The same at another scale."""
@@ -122,17 +138,22 @@ def names() -> list[str]:
 
 def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
     """What there is to run, in one of the variants."""
-    for label, settings in plan.runs.items():
-        strategy = settings.get("strategy", "heroes")
-        every = {**plan.settings, **plan.variants[variant], **settings}
-        chosen = {name: value for name, value in every.items() if name != "strategy"}
+    for label, settings in plan.table.items():
+        strategy = str(settings.get("strategy", registry.DEFAULT))
         try:
-            yield Row(label, tuple(_config(plan, str(strategy), chosen, seed) for seed in plan.seeds))
+            every = {**plan.settings, **plan.variants[variant], **_literal(strategy, settings), **settings}
+            chosen = {name: value for name, value in every.items() if name not in ("strategy", "literal")}
+            config = _config(plan, strategy, chosen)
+            yield Row(label, tuple(config.changed({"seed": seed}) for seed in plan.seeds))
         except ConfigError as error:
             raise ConfigError(f"study {plan.name!r}, run {label!r}: {error}") from None
 
 
-def _config(plan: Plan, strategy: str, settings: Mapping[str, Any], seed: int) -> Config:
+def _literal(strategy: str, settings: Mapping[str, Scalar]) -> Mapping[str, Any]:
+    return registry.find(strategy).literal if settings.get("literal") else {}
+
+
+def _config(plan: Plan, strategy: str, settings: Mapping[str, Any]) -> Config:
     budget = {} if plan.budget is None else {"federation.time_budget": plan.budget}
     ends = {"federation.rounds": 1_000_000, **budget} if budget else {}
-    return recipe(plan.experiment, strategy).changed({**ends, **settings, "seed": seed})
+    return recipe(plan.experiment, strategy).changed({**ends, **settings})

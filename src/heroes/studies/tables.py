@@ -10,6 +10,7 @@ from heroes.report.measures import Evaluation, Spread, evaluations, reach, runni
 from heroes.report.metrics import Metric
 from heroes.report.runs import RunData
 from heroes.report.tables import Table
+from heroes.studies.kept import Key
 from heroes.studies.plans import Plan
 
 
@@ -20,6 +21,8 @@ class Outcome:
     label: str
     runs: tuple[RunData, ...]
     wanted: int
+    keys: tuple[Key, ...] = ()
+    """of all its runs, kept or not"""
 
 
 def table(plan: Plan, outcomes: Sequence[Outcome], variant: str = "") -> Table:

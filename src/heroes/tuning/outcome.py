@@ -10,7 +10,6 @@ from heroes.report.tables import Table
 from heroes.settings import tuned_files
 from heroes.settings.recipes import tuned
 from heroes.tuning.grids import label
-from heroes.tuning.scores import TAIL
 from heroes.tuning.search import Candidate, Search
 
 
@@ -29,7 +28,7 @@ def tables(search: Search) -> list[Table]:
     seeds = ", ".join(map(str, search.seeds))
     note = (
         f"Scores are {metric.name} on {config.data.validation:.0%} of the training examples, which were held "
-        f"out: means over the last {TAIL:.0%} of {budget:g} virtual seconds and over the seeds {seeds}."
+        f"out: means over {budget:g} virtual seconds and over the seeds {seeds}."
     )
     best = list(best_of(search).values())
     return [

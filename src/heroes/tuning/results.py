@@ -23,7 +23,7 @@ from heroes.settings.tuned_files import Settings
 from heroes.tuning.scores import score
 
 _UNTOLD = (*IRRELEVANT, "strategy.name")
-_UNTOLD_SECTIONS = ("engine.", "checkpoint.")
+_UNTOLD_SECTIONS = ("engine.", "checkpoint.", "tracking.")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def result_of(
     """What the rounds of a trial came to."""
     budget, metric, tests = trial.config.federation.time_budget, Metric.of(rows), evaluations(rows)
     assert budget is not None
-    came = None if failed else score(tests, budget)
+    came = None if failed else score(tests, budget, metric.lower_is_better)
     at = None if came is None else reach(tests, came, metric)
     return Result(
         strategy=trial.strategy,

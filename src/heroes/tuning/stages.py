@@ -82,9 +82,9 @@ def beyond(rates: Sequence[float], best: Sequence[float]) -> list[float]:
 
 
 def tau_key(config: Config) -> str | None:
-    """The key of a strategy's local steps: of every round, or of the first one."""
-    fields = type(config.strategy).model_fields
-    return next((f"strategy.{name}" for name in ("tau", "tau_first") if name in fields), None)
+    """The key of a strategy's local steps, if it has one that tells."""
+    name = config.strategy.steps_key
+    return None if name is None else f"strategy.{name}"
 
 
 def step_limits(config: Config) -> list[Any]:

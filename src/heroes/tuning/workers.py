@@ -21,7 +21,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import TypeVar
 
-from heroes.errors import HeroesError, TrainingError
+from heroes.errors import HeroesError, TrainingError, said
 from heroes.messages import RoundRecord
 from heroes.runs.planned import Planned
 from heroes.settings import toml_text
@@ -126,6 +126,7 @@ def _made(text: str, folder: Path, begun: bool, stop: Event) -> Ended:
     """Make a run in this process, or go on with the one in the folder."""
     import torch
 
+    from heroes.assemble import NOTHING, with_file
     from heroes.runs.running import resume, run
 
     def leave_if_asked(record: RoundRecord | None = None) -> None:
@@ -139,9 +140,13 @@ def _made(text: str, folder: Path, begun: bool, stop: Event) -> Ended:
         if begun:
             resume(folder, on_round=leave_if_asked)
         else:
-            run(parse(toml_text.loads(text)), out=folder, overwrite=True, on_round=leave_if_asked)
+            tree = toml_text.loads(text)
+            config = parse(tree, with_file(NOTHING, tree).strategy_class)
+            run(config, out=folder, overwrite=True, on_round=leave_if_asked)
     except HeroesError as error:
         return Ended(time.monotonic() - began, str(error), error.exit_code)
     except KeyboardInterrupt:
         return Ended(time.monotonic() - began, "interrupted", 130)
+    except Exception as error:  # one run's failure must not end the others
+        return Ended(time.monotonic() - began, said(error), TrainingError.exit_code)
     return Ended(time.monotonic() - began)

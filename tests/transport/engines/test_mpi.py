@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 import torch
+from command_line import HEROES
 from loopback import records
 from mpi_launch import QUIET, SETTINGS, SMALL
 from patience import patience
@@ -29,7 +31,6 @@ from heroes.errors import ConfigError
 from heroes.transport.engines.mpi.world import world
 
 MPIEXEC = [str(Path(sys.executable).with_name("mpiexec")), "--oversubscribe"]
-HEROES = [sys.executable, "-m", "heroes.cli"]
 RUN = ["run", "digits", "--engine", "mpi", *SETTINGS]
 
 
@@ -174,12 +175,14 @@ def test_a_run_speaks_with_one_voice_and_every_rank_gets_its_model(tmp_path):
             [*RUN, "--set", "model.name=digits_cn"],
             "error: model.name is 'digits_cn': did you mean 'digits_cnn'?",
         ),
-        ([*RUN, "--rounds", "0"], "error: federation.rounds is 0"),
+        pytest.param([*RUN, "--rounds", "0"], "error: federation.rounds is 0", marks=pytest.mark.slow),
         (
             ["run", "digits"],
             "error: 2 processes were started together but engine.name is 'processes'; say --engine mpi",
         ),
-        (["compare", "digits"], "error: heroes compare does not run under MPI"),
+        pytest.param(
+            ["compare", "digits"], "error: heroes compare does not run under MPI", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_mistake_is_said_once(arguments, said):
@@ -229,13 +232,13 @@ def test_ctrl_c_ends_everything_and_the_run_can_go_on(tmp_path):
         "resume",
         str(tmp_path / "run"),
         "--engine",
-        "mpi",
+        "in_process",
         "--rounds",
         str(done + 2),
         "--json",
         "--quiet",
     ]
-    resumed = finished("-n", "2", *HEROES, *more)
+    resumed = command_line.heroes(*more)  # by ranks as well: see below
     assert (resumed.returncode, resumed.stderr) == (0, "")
     assert json.loads(resumed.stdout)["rounds"] == done + 2
 

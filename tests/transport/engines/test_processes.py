@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import HEROES
 from patience import patience
 from representatives import representatives
 from torch import nn
@@ -37,8 +37,6 @@ from heroes.slices.cuts import cut_out
 from heroes.strategies.registry import BUILT_IN
 from heroes.transport.engines.in_process import InProcessEngine
 from heroes.transport.engines.processes import ProcessEngine
-
-HEROES = [sys.executable, "-m", "heroes.cli"]
 
 
 @contextmanager
@@ -86,8 +84,13 @@ def same(one: list[Any], two: list[Any]) -> None:
         assert all(torch.equal(value, second.tensors[name]) for name, value in first.tensors.items())
 
 
+FAST = [*((name, 2) for name in representatives()), *product(("heroes", "fedavg"), (1, 3))]
+EVERY = [*((name, 2) for name in BUILT_IN), *product(representatives(), (1, 3))]
+
+
 @pytest.mark.parametrize(
-    ("name", "workers"), [*((name, 2) for name in BUILT_IN), *product(representatives(), (1, 3))]
+    ("name", "workers"),
+    [*FAST, *(pytest.param(*each, marks=pytest.mark.slow) for each in EVERY if each not in FAST)],
 )
 def test_every_strategy_gives_the_same_bits_with_any_number_of_workers(world, name, workers):
     expected = list(run(in_process(world.federation(world.strategy(name), cohort=7)), Stop(3)))

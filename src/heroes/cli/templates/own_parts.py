@@ -1,10 +1,13 @@
-"""The model and the data of this federation. Both are examples that run as they are; put yours here."""
+"""The model and the data of this federation. Both are examples that run as they are; put yours here.
+
+A loss, metrics, a strategy or a sampler of your own may follow under these names. `heroes run --own
+own_parts.py` tries them all on one machine.
+"""
 
 import torch
 from torch import nn
 
 import heroes
-from heroes.flower_app import Parts
 
 
 def build(width: int) -> nn.Module:
@@ -22,8 +25,3 @@ def data(client: int | None) -> heroes.Examples:
     draw.manual_seed(1 if client is None else 2 + client)
     labels = torch.randint(4, (400,), generator=draw)
     return heroes.Examples(centres[labels] + 1.5 * torch.randn(400, 20, generator=draw), labels)
-
-
-parts = Parts(model=build, data=data)
-server_app = parts.server_app()
-client_app = parts.client_app()

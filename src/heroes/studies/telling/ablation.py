@@ -1,0 +1,125 @@
+"""What each change to Heroes does: every row beside the first, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from heroes.report.measures import Ratios, Spread, evaluations, reach, running_means
+from heroes.report.runs import RunData
+from heroes.report.summary import MEGABYTE, final_score
+from heroes.studies.figures import Chapter
+from heroes.studies.tables import Outcome, waiting
+from heroes.studies.telling.markdown import grid, percent
+from heroes.studies.telling.verdicts import listed
+
+_RULE = (
+    "*Slower, faster, worse, better: with every seed the same way. Times are those of the row over those of "
+    "{first}, at the hardest target that both reached.*"
+)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A row beside the first: its time over the first's at a target, and how much higher its score is."""
+
+    outcome: Outcome
+    target: float | None
+    times: Spread
+    points: Spread
+    same: bool
+
+    @property
+    def words(self) -> list[str]:
+        """What can be said of it."""
+        if self.same:
+            return ["the same"]
+        told = [
+            _sign(self.times.reached, 1.0, "slower", "faster"),
+            _sign(self.points.reached, 0.0, "better", "worse"),
+        ]
+        return [word for word in told if word] or ["even"]
+
+
+def _sign(values: Sequence[float], neutral: float, above: str, below: str) -> str:
+    if not values:
+        return ""
+    return above if min(values) > neutral else below if max(values) < neutral else ""
+
+
+def effects(chapter: Chapter) -> list[Effect]:
+    """Every row that has runs, beside the first."""
+    first, *others = chapter.outcomes
+    return [_effect(first, each, chapter.plan.targets) for each in others if each.runs and first.runs]
+
+
+def _effect(first: Outcome, other: Outcome, targets: Sequence[float]) -> Effect:
+    mine, theirs = ({run.seed: run for run in each.runs} for each in (first, other))
+    pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+    scores = [(final_score(a.rows), final_score(b.rows)) for a, b in pairs]
+    points = Spread(tuple(None if a is None or b is None else b - a for a, b in scores))
+    same = all(a.path == b.path for a, b in pairs)
+    for target in sorted(targets, reverse=True):
+        times = Ratios(tuple(_ratio(a, b, target) for a, b in pairs))
+        if times.reached:
+            return Effect(other, target, times, points, same)
+    return Effect(other, None, Ratios(()), points, same)
+
+
+def _ratio(first: RunData, other: RunData, target: float) -> float | None:
+    hits = [reach(running_means(evaluations(run.rows)), target, run.metric) for run in (first, other)]
+    return hits[1].seconds / hits[0].seconds if hits[0] and hits[1] else None
+
+
+def lines(of_plan: Sequence[Chapter]) -> Iterator[str]:
+    """The table, and what it teaches in sentences."""
+    for chapter in of_plan:
+        first, found = chapter.outcomes[0], effects(chapter)
+        if not first.runs:
+            yield from (f"No run of {first.label} is there yet, which the others are compared with.", "")
+            continue
+        header = ("changed", "seeds", "time", "accuracy in the end", "waiting", "MB a round", "")
+        rows = [_row(first, None), *(_row(each.outcome, each) for each in found)]
+        yield from (*grid(header, rows), "", _RULE.format(first=first.label), "", *_lessons(found), "")
+
+
+def _row(outcome: Outcome, effect: Effect | None) -> tuple[str, ...]:
+    runs = outcome.runs
+    score = Spread(tuple(final_score(run.rows) for run in runs)).text(
+        runs[0].metric.short, unit=runs[0].metric.unit
+    )
+    times, points, words = "1", "", ""
+    if effect is not None:
+        at = "" if effect.target is None else f" to {percent(effect.target)}"
+        times = effect.times.text(lambda value: f"{value:.2f}", "not reached", "x") + at
+        points = f" ({100 * (effect.points.mean or 0.0):+.1f} points)"
+        words = ", ".join(effect.words)
+    sent = fmean(run.rows[-1].traffic / MEGABYTE / len(run.rows) for run in runs)
+    waited = percent(fmean(map(waiting, runs)))
+    return (outcome.label, str(len(runs)), times, f"{score}{points}", waited, f"{sent:.2f}", words)
+
+
+def _lessons(found: Sequence[Effect]) -> Iterator[str]:
+    """Which changes harm, which help, and which do nothing that the seeds would show."""
+    told = {
+        "Harm": [
+            e for e in found if {"slower", "worse"} & set(e.words) and not {"faster", "better"} & set(e.words)
+        ],
+        "Help": [
+            e for e in found if {"faster", "better"} & set(e.words) and not {"slower", "worse"} & set(e.words)
+        ],
+        "Are faster but less accurate": [e for e in found if {"faster", "worse"} <= set(e.words)],
+        "Are more accurate but slower": [e for e in found if {"slower", "better"} <= set(e.words)],
+        "Make no difference that these seeds show": [e for e in found if e.words == ["even"]],
+    }
+    for what, some in told.items():
+        if some:
+            yield f"- **{what}**: {listed([_named(each) for each in some])}."
+
+
+def _named(effect: Effect) -> str:
+    if effect.same or effect.times.mean is None:
+        return effect.outcome.label
+    points = 100 * (effect.points.mean or 0.0)
+    return f"{effect.outcome.label} ({effect.times.mean:.2f}x the time, {points:+.1f} points)"

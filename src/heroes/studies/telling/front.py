@@ -1,0 +1,155 @@
+"""The table that README leads with, and the one of all strategies in docs/schemes.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from heroes.report import Comparison
+from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN, SPEED_UP
+from heroes.report.measures import Spread
+from heroes.report.page import ABSENT
+from heroes.report.runs import Group
+from heroes.strategies.registry import DEFAULT, PAPER
+from heroes.studies.figures import Chapter
+from heroes.studies.telling.evidence import Evidence
+from heroes.studies.telling.markdown import grid, less_traffic
+from heroes.studies.telling.pictures import common_target, drawings
+from heroes.studies.telling.trust import seeds_of
+
+SEEDS = 3  # fewer are no table to lead with
+LEADING = ("accuracy", "field")  # the first of these figures that has them
+
+
+def lead(evidence: Evidence) -> list[str]:
+    """What README says about results: a table once every row has three seeds, until then a sentence."""
+    figures = (evidence.figures[name] for name in LEADING)
+    whole = next((good for of_plan in figures if (good := [each for each in of_plan if _whole(each)])), [])
+    if not whole:
+        there, of = evidence.count(LEADING[0])
+        return [
+            f"The comparison on CIFAR-10 has {there} of its {of} runs so far;",
+            "[docs/results.md](docs/results.md) has what they came to, beside the numbers of the paper.",
+        ]
+    lines = [*_leading(whole[0]), *(line for chapter in whole[1:] for line in _also(chapter))]
+    name = whole[0].plan.name
+    picture = next((each for each in drawings(evidence) if each.name.startswith(name)), None)
+    shown = [] if picture is None else [picture.markdown.replace("(pictures/", "(docs/pictures/"), ""]
+    rest = "has the rest: what reproduces of the paper, what does not, and why."
+    return [*lines, *shown, f"[docs/results.md](docs/results.md) {rest}"]
+
+
+def _whole(chapter: Chapter) -> bool:
+    return all(len(each.runs) >= SEEDS for each in chapter.outcomes)
+
+
+def _leading(chapter: Chapter) -> Iterator[str]:
+    found = chapter.found
+    if found is None:
+        return
+    plan, seeds = chapter.plan, min(len(each.runs) for each in chapter.outcomes)
+    about = ", ".join(filter(None, [f"`{plan.experiment}`", chapter.variant, f"{seeds} seeds"]))
+    yield from (f"{about}, at most {plan.budget:,.0f} virtual seconds for each strategy:", "")
+    shown = [group for group in found.groups if group.strategy in PAPER]
+    yield from (*grid(["", *(group.label for group in shown)], list(_measures(found, shown))), "")
+    yield from (*_ratios(found), "")
+
+
+def _also(chapter: Chapter) -> Iterator[str]:
+    """Another variant in a sentence."""
+    for told in _ratios(chapter.found) if chapter.found is not None else ():
+        yield from (f"{chapter.variant[0].upper()}{chapter.variant[1:]}: {told[0].lower()}{told[1:]}", "")
+
+
+def _measures(found: Comparison, groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
+    metric = found.metric
+    for target in found.targets[-2:]:
+        for what, unit in (("seconds", " s"), ("traffic", " MB")):
+            yield (
+                f"{'virtual time' if what == 'seconds' else what} to {metric.target(target)}",
+                *(_cell(found, group, f"{what} to {metric.name}", target, unit) for group in groups),
+            )
+    yield ("waiting in a round", *(_cell(found, group, "waiting", None, " s", 1) for group in groups))
+    if {run.rows[-1].stopped for group in groups for run in group.runs} != {"time budget"}:
+        return  # runs that stopped themselves at a target have no score to compare
+    scores = (found.find(group.label, metric.label) or Spread(()) for group in groups)
+    yield (f"{metric.name} in the end", *(each.text(metric.short, ABSENT, metric.unit) for each in scores))
+
+
+def _cell(found: Comparison, group: Group, what: str, at: float | None, unit: str, places: int = 0) -> str:
+    spread = found.find(group.label, what, at) or Spread(())
+    return spread.text(lambda value: f"{value:,.{places}f}", unit=unit)
+
+
+def _ratios(found: Comparison) -> Iterator[str]:
+    """How many times as fast, at the hardest target that has a ratio."""
+    own = next((group.label for group in found.groups if group.strategy == DEFAULT), "")
+    for target in reversed(found.targets):
+        best, mean, less = (
+            found.find(own, what, target, against)
+            for what, against in ((SPEED_UP, BEST), (SPEED_UP, MEAN), (LESS_TRAFFIC, MEAN))
+        )
+        if best is not None and best.mean is not None:
+            times = best.text(_two, unit=" times")
+            told = f"To {found.metric.target(target)} {own} is {times} as fast as the best of the others"
+            if mean is not None and mean.mean is not None and less is not None and less.mean is not None:
+                told += f" and {mean.mean:.2f} times as fast as all of them on average"
+                told += f", with {less_traffic(less.mean)}"
+            yield f"{told}."
+            return
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def field(evidence: Evidence) -> Iterator[str]:
+    """All strategies side by side, the fastest first."""
+    for name in ("field", "field-cifar10"):
+        (chapter,) = evidence.figures[name]
+        there, of = evidence.count(name)
+        plan = chapter.plan
+        about = f"**{plan.experiment}**, {plan.budget:,.0f} virtual seconds, {seeds_of(plan)}"
+        yield from (f"{about} (`heroes reproduce {name}`):", "")
+        if there < of:
+            yield from (f"{there} of {of} runs are there.", "")
+        if chapter.found is not None:
+            yield from (*_field(chapter, chapter.found), "")
+            yield from (each.markdown for each in drawings(evidence) if each.name == name)
+            yield ""
+
+
+def _field(chapter: Chapter, found: Comparison) -> list[str]:
+    metric, target = found.metric, common_target(chapter)
+    widths = found.places(f"{metric.name} at width")
+    at = "" if target is None else metric.target(target)
+    header = [
+        "strategy",
+        f"s to {at}",
+        f"MB to {at}",
+        "waiting",
+        f"{metric.name} in the end",
+        *(f"width {w:g}" for w in widths),
+    ]
+    rows = [(_rank(found, group, target), _field_row(found, group, target, widths)) for group in found.groups]
+    return grid(header, [row for _, row in sorted(rows, key=lambda each: each[0])])
+
+
+def _rank(found: Comparison, group: Group, target: float | None) -> tuple[bool, float, str]:
+    spread = found.find(group.label, f"seconds to {found.metric.name}", target)
+    mean = None if spread is None else spread.mean
+    return mean is None, mean or 0.0, group.label
+
+
+def _field_row(
+    found: Comparison, group: Group, target: float | None, widths: Sequence[float]
+) -> tuple[str, ...]:
+    metric = found.metric
+    by_width = (found.find(group.label, f"{metric.name} at width", width) or Spread(()) for width in widths)
+    return (
+        f"`{group.label}`",
+        _cell(found, group, f"seconds to {metric.name}", target, ""),
+        _cell(found, group, f"traffic to {metric.name}", target, "", 1),
+        _cell(found, group, "waiting", None, " s", 2),
+        (found.find(group.label, metric.label) or Spread(())).text(metric.short, ABSENT, metric.unit),
+        *(each.text(metric.short, "untrained") for each in by_width),
+    )

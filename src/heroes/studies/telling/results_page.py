@@ -1,0 +1,138 @@
+"""`docs/results.md`: the paper's figures beside ours, what reproduces and why, and how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from heroes.report import Comparison
+from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN
+from heroes.report.measures import Spread
+from heroes.studies.figures import Chapter
+from heroes.studies.telling import ablation, motivation, trust
+from heroes.studies.telling.claims import point_by_point, verdicts
+from heroes.studies.telling.evidence import Evidence
+from heroes.studies.telling.markdown import grid, page, percent, table
+from heroes.studies.telling.pictures import Drawing, drawings
+
+TITLES = {
+    "accuracy": "CIFAR-10: accuracy, waiting, resources",
+    "noniid": "CIFAR-10: uneven data",
+    "text": "Shakespeare",
+    "images": "Images of 100 classes",
+    "motivation": "Motivation: composition and adaptive steps",
+    "ablation": "What the ablation teaches",
+    "worlds": "Other worlds",
+}
+_ABOUT = """\
+Made by `make results` from the runs in `results/` and from nothing else; what the paper says is in
+[paper.toml](../src/heroes/studies/paper.toml). Seconds are virtual, traffic is both ways, accuracy is the
+complete model's on the test set. A target is reached when the mean of the last three tests is there.
+Numbers are means ± standard deviations over seeds; ratios are between runs with the same seed, with their
+geometric mean and range. [studies.md](studies.md) says how to make the runs, [study.md](study.md) how
+settings were found, and [schemes.md](schemes.md) has all strategies side by side."""
+_RULES = """\
+*Yes: better than every rival with every seed. Even: not the same with all seeds. By less than in the paper:
+below nine tenths of its gain. So far: runs are missing. Where a rival did not reach the paper's target, the
+hardest one that both reached counts.*"""
+_DETAILS = ("Seconds", "Traffic", "Test accuracy of the final")  # tables of a comparison that are shown
+_NAMES = {BEST: "the best of them", MEAN: "all on average"}
+
+
+def results_page(evidence: Evidence) -> str:
+    """The text of the page."""
+    drawn = drawings(evidence)
+    lines = ["# What the experiments came to", "", _ABOUT, "", *_missing(evidence), ""]
+    lines += ["## What reproduces, what does not, and why", "", *verdicts(evidence), "", _RULES]
+    for name, title in TITLES.items():
+        lines += ["", f"## {title}", "", *_section(name, evidence, drawn)]
+    return page([*lines, "", "## How far to trust each number", "", *trust.lines(evidence)])
+
+
+def _missing(evidence: Evidence) -> Iterator[str]:
+    """How many runs are there, and which figures lack some."""
+    counts = {name: evidence.count(name) for name in evidence.figures}
+    short = [f"`{name}` {there} of {of}" for name, (there, of) in counts.items() if there < of]
+    if short:
+        yield f"**Runs are missing.** There are {', '.join(short)}; `heroes reproduce` makes the rest."
+    if evidence.strays:
+        yield (
+            f"{evidence.strays} of the {len(evidence.store.runs)} kept runs are in no table: no figure and "
+            "no study asks for their settings any more."
+        )
+
+
+def _section(name: str, evidence: Evidence, drawn: Sequence[Drawing]) -> Iterator[str]:
+    of_plan = evidence.figures[name]
+    yield from (of_plan[0].plan.about, "", trust.how(name, evidence), "")
+    yield from point_by_point(name, of_plan)
+    if not evidence.runs(name):
+        return
+    yield from _TOLD.get(name, _every_variant)(of_plan)
+    for each in drawn:
+        if each.name == name or each.name.startswith(f"{name}-"):
+            yield from (each.markdown, "")
+
+
+def _every_variant(of_plan: Sequence[Chapter]) -> Iterator[str]:
+    """All tables of every variant that has runs."""
+    for chapter in of_plan:
+        if chapter.found is None:
+            yield from (f"No run of *{chapter.variant}* is there yet.", "")
+            continue
+        if chapter.variant:
+            yield from (f"### {chapter.variant[0].upper()}{chapter.variant[1:]}", "")
+        details = [each for each in chapter.found.details() if each.title.startswith(_DETAILS)]
+        for shown in [*chapter.found.leading(), *details]:
+            yield from table(shown)
+        yield from _saved(chapter.found)
+        yield from absent([chapter])
+
+
+def absent(of_plan: Sequence[Chapter]) -> Iterator[str]:
+    """Which rows lack runs."""
+    short = {chapter.variant: "; ".join(chapter.absent) for chapter in of_plan if chapter.absent}
+    if short:
+        told = [f"{variant}: {rows}" if variant else rows for variant, rows in short.items()]
+        yield from (f"Missing: {'. '.join(told)}.", "")
+
+
+def _saved(found: Comparison) -> Iterator[str]:
+    """The ratios of traffic as shares saved, at the hardest target that has some."""
+    less = [each for each in found.measures if each.what == LESS_TRAFFIC and each.spread.mean is not None]
+    for target in reversed(found.targets):
+        means = {each.against: each.spread.mean or 1.0 for each in less if each.at == target}
+        if means:
+            parts = [f"{_NAMES.get(name, name)} {percent(1 - 1 / mean)}" for name, mean in means.items()]
+            yield from (f"Traffic saved to {found.metric.target(target)}, against {', '.join(parts)}.", "")
+            return
+
+
+def _levels(of_plan: Sequence[Chapter]) -> Iterator[str]:
+    """The score in the end of every row, one column for each variant."""
+    shown = {chapter.variant: chapter.found for chapter in of_plan if chapter.found}
+    labels = dict.fromkeys(group.label for found in shown.values() for group in found.groups)
+    rows = [(label, *(_last(found, label) for found in shown.values())) for label in labels]
+    yield from ("**Test accuracy in the end**", "", *grid(["", *shown], rows), "")
+    yield from absent(of_plan)
+
+
+def _last(found: Comparison, label: str) -> str:
+    metric = found.metric
+    return (found.find(label, metric.label) or Spread(())).text(metric.short, "no runs", metric.unit)
+
+
+def _motivation(of_plan: Sequence[Chapter]) -> Iterator[str]:
+    yield from motivation.lines(of_plan)
+    yield from absent(of_plan)
+
+
+def _ablation(of_plan: Sequence[Chapter]) -> Iterator[str]:
+    yield from ablation.lines(of_plan)
+    yield from absent(of_plan)
+
+
+_TOLD: dict[str, Callable[[Sequence[Chapter]], Iterator[str]]] = {
+    "noniid": _levels,
+    "ablation": _ablation,
+    "motivation": _motivation,
+}
