@@ -793,7 +793,7 @@ def test_ctrl_c_ends_everything(tmp_path):
             "digits/heroes round",
             "waiting for nodes",
             "client ",
-        )  # a busy machine moves some clients
+        )  # if busy, clients move
         assert all(line.startswith(progress) for line in said[:-1]), said
         deadline = time.monotonic() + patience(60)
         while any(Path(f"/proc/{pid}").exists() for pid in left) and time.monotonic() < deadline:
