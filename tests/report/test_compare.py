@@ -25,6 +25,7 @@ from heroes.report.measures import (
     running_means,
     score_at,
 )
+from heroes.report.summary import trains_narrower, untrained
 
 Make = Callable[..., Path]
 
@@ -143,11 +144,22 @@ def test_a_width_that_nobody_trained_is_called_untrained(make_run: Make) -> None
 
 
 def test_a_width_that_some_seeds_trained_says_how_many(make_run: Make) -> None:
-    folders = [make_run(f"s{seed}", [0.5] * 3, seed=seed) for seed in (0, 1)]
+    folders = [make_run(f"s{seed}", [0.5] * 3, seed=seed, strategy="heterofl") for seed in (0, 1)]
     records = folders[1] / "records.jsonl"
     records.write_text(records.read_text().replace('"width": 1', '"width": 2'))
     table = next(table for table in compare(load_runs(folders)).tables() if "by width" in table.title)
-    assert table.rows == (("heroes", "25.0 % (1 of 2 trained)", "50.0 ± 0.0 %"),)
+    assert table.rows == (("heterofl", "25.0 % (1 of 2 trained)", "50.0 ± 0.0 %"),)
+
+
+def test_a_width_that_is_trained_as_part_of_wider_ones_is_trained(make_run: Make) -> None:
+    folders = [make_run("some", [0.5] * 3), make_run("none", [0.5] * 3, strategy__any_width=0.0)]
+    for folder in folders:
+        records = folder / "records.jsonl"
+        records.write_text(records.read_text().replace('"width": 1', '"width": 2'))
+    some, none = load_runs(folders)
+    assert untrained(some.rows, trains_narrower(some.config)) == ()
+    assert untrained(none.rows, trains_narrower(none.config)) == (1,)
+    assert not trains_narrower({"strategy": {"name": "of another package"}})
 
 
 def test_the_final_score_is_on_the_whole_test_set_and_curves_are_on_the_sample(make_run: Make) -> None:

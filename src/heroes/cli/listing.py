@@ -17,6 +17,7 @@ from heroes.cli.app import app
 from heroes.cli.console import note, out_console, print_pairs, print_summary
 from heroes.errors import ConfigError, did_you_mean
 from heroes.report import Summary, read_config, read_records
+from heroes.report.summary import trains_narrower
 from heroes.settings.config import keys
 from heroes.settings.recipes import EXPERIMENTS
 from heroes.settings.sections import EngineConfig
@@ -89,11 +90,12 @@ def show_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Sum up a run from its folder, finished or not."""
-    read_config(folder)
+    narrower = trains_narrower(read_config(folder))
     records = read_records(folder)
     if records.torn:
         note("the last line of records.jsonl was cut off and is left out")
+    summary = Summary.of(records.rows, narrower)
     if as_json:
-        print(json.dumps({"folder": str(folder), **Summary.of(records.rows).as_json()}))
+        print(json.dumps({"folder": str(folder), **summary.as_json()}))
     else:
-        print_summary(Summary.of(records.rows), records.rows, folder)
+        print_summary(summary, records.rows, folder)

@@ -26,7 +26,7 @@ from heroes.report.measures import (
 )
 from heroes.report.metrics import Metric
 from heroes.report.runs import Group, RunData, group_runs, repeated
-from heroes.report.summary import MEGABYTE, Summary, final_score, spent_joules, untrained
+from heroes.report.summary import MEGABYTE, Summary, final_score, spent_joules, trains_narrower, untrained
 
 REFERENCE = "heroes"  # by default, if there are runs of it
 Found = dict[int, list[Evaluation]]  # by the id of the run
@@ -217,7 +217,7 @@ def _losses(group: Group) -> list[Measure]:
 def _by_width(group: Group) -> list[Measure]:
     """The scores of the final model at every width; those of widths that no client trained are kept apart."""
     tables = [run.rows[-1].score_by_width for run in group.runs]
-    without = [untrained(run.rows) for run in group.runs]
+    without = [untrained(run.rows, trains_narrower(run.config)) for run in group.runs]
     measures = []
     for width in sorted({width for table in tables for width in table}):
         for kind, wanted in (("width", False), ("untrained width", True)):

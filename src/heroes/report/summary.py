@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any
 
-from heroes.errors import printable
+from heroes.errors import HeroesError, printable
 from heroes.messages import RoundRecord
 from heroes.report.metrics import Metric
 from heroes.report.tables import pairs_html
+from heroes.settings.config import parse_kept
 
 MEGABYTE = 1e6
 
@@ -47,8 +48,8 @@ class Summary:
     energy: float | None = None  # joules of all clients, estimated; None: not known
 
     @staticmethod
-    def of(rows: Sequence[RoundRecord]) -> Summary:
-        """Sum up the rounds of a run, if it has any."""
+    def of(rows: Sequence[RoundRecord], narrower: bool = False) -> Summary:
+        """Sum up the rounds of a run, if it has any; `narrower`: clients train narrower parts as well."""
         metric = Metric.of(rows)
         scored = [row for row in rows if metric.name in row.scores]
         best = metric.best([row.scores[metric.name] for row in scored])
@@ -66,7 +67,7 @@ class Summary:
             best_round=next((row.round for row in scored if row.scores[metric.name] == best), None),
             scores=dict(scored[-1].final_scores) if scored else {},
             score_by_width=last.score_by_width,
-            untrained=untrained(rows),
+            untrained=untrained(rows, narrower),
             loss=last.loss,
             counter_variance=_number(last.facts.get("counter_variance")),
             missing=dict(sum((_lost(row) for row in rows), Counter())),
@@ -164,9 +165,21 @@ def final_score(rows: Sequence[RoundRecord]) -> float | None:
     return scored[-1].final_scores.get(name) if scored else None
 
 
-def untrained(rows: Sequence[RoundRecord]) -> tuple[int, ...]:
-    """The widths that the final model was tested at and that no client was ever given to train."""
+def trains_narrower(config: Mapping[str, Any]) -> bool:
+    """Whether clients under these settings train narrower parts of what they hold as well."""
+    try:
+        return parse_kept(config).strategy.duties(0).any_width > 0
+    except HeroesError:  # a strategy that is not installed here
+        return False
+
+
+def untrained(rows: Sequence[RoundRecord], narrower: bool = False) -> tuple[int, ...]:
+    """The widths that the final model was tested at and that no client trained, as all or as a part of its
+    own.
+    """
     trained = {client.width for row in rows for client in row.clients}
+    if narrower and trained:
+        trained |= set(range(1, max(trained)))
     tested = rows[-1].scores_by_width if rows else {}
     return tuple(sorted(set(tested) - trained)) if trained else ()
 

@@ -47,7 +47,7 @@ class Outcome(ABC):
 
     def summary(self) -> Summary:
         """The run in a dozen numbers."""
-        return Summary.of(self.records)
+        return Summary.of(self.records, self.config.strategy.duties(0).any_width > 0)
 
     @property
     def widths(self) -> tuple[int, ...]:
