@@ -12,7 +12,8 @@ from sphinx.application import Sphinx
 
 import heroes
 
-ROOT = Path(__file__).parent.parent
+DOCS = Path(__file__).parent.resolve()
+ROOT = DOCS.parent
 FIRST_SCREEN_ENDS = "## On the command line"
 AT_THE_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#]+)")
@@ -47,13 +48,20 @@ def _from_docs(target: str) -> str:
     return target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
 
 
-def in_site(text: str) -> str:
-    """A page whose links to files of the root lead to their pages.
+def in_site(text: str, folder: Path = DOCS) -> str:
+    """A page of this folder whose links to files of the root lead to their pages, or to the files themselves.
 
-    >>> in_site("[a](../CONTRIBUTING.md#b) [c](../examples/c.py)")
-    '[a](contributing.md#b) [c](../examples/c.py)'
+    >>> in_site("[a](../CONTRIBUTING.md#b) [c](../examples/c.py) [d](../results/d.md) [e](e.md)")
+    '[a](contributing.md#b) [c](../examples/c.py) [d](path:../results/d.md) [e](e.md)'
     """
-    return LINK.sub(lambda found: AT_THE_ROOT.get(found[1].removeprefix("../"), found[1]), text)
+    return LINK.sub(lambda found: _in_site(found[1], folder), text)
+
+
+def _in_site(target: str, folder: Path) -> str:
+    if (page := AT_THE_ROOT.get(target.removeprefix("../"))) is not None:
+        return page
+    outside = not (folder / target).resolve().is_relative_to(DOCS)
+    return f"path:{target}" if outside and target.endswith(".md") else target
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
@@ -62,7 +70,7 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     if home is not None:
         text = at_home((ROOT / home).read_text(encoding="utf-8"))
         source[0] = text.split(FIRST_SCREEN_ENDS)[0] + source[0] if name == "index" else text
-    source[0] = in_site(source[0])
+    source[0] = in_site(source[0], (DOCS / name).parent)
 
 
 def signed(
