@@ -119,7 +119,7 @@ def test_where_plans_do_not_go_by_the_day_nothing_changes(world, name):
 
 def test_heroes_finishes_together_only_if_it_knows_the_day(world):
     fast = [1e5, 2e5]  # only steps count
-    varied = {"training.probes": 0, "fleet.jitter": 0.3, "fleet.upload": fast, "fleet.download": fast}
+    varied = {"strategy.pace": "constant", "fleet.jitter": 0.3, "fleet.upload": fast, "fleet.download": fast}
     exact, expected = (
         [entry for _, entry in rounds(world, "heroes", changes | varied, 12)] for changes in ({}, EXPECTED)
     )

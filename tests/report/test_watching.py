@@ -268,7 +268,7 @@ def test_rows_appear_in_a_browser_while_a_run_trains(chromium: Browser, tmp_path
         assert page.ask(ROWS) > asked_first
         assert "ended: rounds" in page.ask(FACTS)
         assert page.ask("document.querySelectorAll('#grid rect').length") == 16
-        assert page.ask("document.querySelectorAll('#timeline rect').length") == 40
+        assert page.ask("document.querySelectorAll('#timeline rect').length") == 30
         assert page.ask("document.querySelector('#score polyline').points.numberOfItems") == 3
 
 

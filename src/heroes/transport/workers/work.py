@@ -1,8 +1,7 @@
 """A worker process: it trains or tests what it is sent, one after the other, on one thread.
 
 A second thread receives, so that the next task is there when one is done, and so that the worker ends with
-its parent: when the parent is gone, however it went, its end of the channel closes. A third sends, so that
-nobody waits with the next task until the parent has taken an answer.
+its parent: when the parent is gone, however it went, its end of the channel closes.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import shutil
 import signal
 import socket
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -59,17 +57,8 @@ def work(
         channel.send(Frame({"broken": said(error)}, {}))
         os._exit(1)
     channel.send(Frame({"ready": True}, {}))
-    outbox: SimpleQueue[Frame] = SimpleQueue()
-    Thread(target=_send, args=(channel, outbox), daemon=True).start()
     while True:
-        outbox.put(answer(setup, trainer, inbox.get()))
-
-
-def _send(channel: Channel, outbox: SimpleQueue[Frame]) -> None:
-    with suppress(OSError):
-        while True:
-            channel.send(outbox.get())
-    os._exit(0)  # the parent is gone
+        channel.send(answer(setup, trainer, inbox.get()))
 
 
 def _listen(channel: Channel, inbox: SimpleQueue[Frame], folder: Path | None) -> None:
