@@ -11,6 +11,7 @@ import torch
 
 import heroes
 from heroes.assemble import at_clients
+from heroes.cli.data import plot_command
 from heroes.data import DataOptions, Numbers, load
 from heroes.data.table_files import read
 from heroes.errors import DataError
@@ -98,6 +99,22 @@ def test_a_network_learns_a_table_of_classes_and_one_of_numbers(tmp_path):
     assert run.records[-1].metric == "rmse"
     assert run.records[-1].score < 0.5  # standard deviations; 1 is what the mean would have
     assert any("targets have mean" in line for line in said)
+
+
+def test_a_model_for_images_says_which_takes_tables(people):
+    config = heroes.recipes.table(strategy="fedavg").changed(
+        small(**{"data.source": str(people), "data.target": "income", "model.name": "cnn"})
+    )
+    with pytest.raises(DataError, match=r"does not take the data \(.*; model\.name = 'mlp' would\)"):
+        heroes.run(config.changed({"data.test": str(people)}))
+
+
+def test_numbers_cannot_be_drawn_as_classes(people):
+    people.write_text(PEOPLE.replace("\n,Ulm", "\n40,Ulm"))
+    settings = [f"data.source={people}", "data.target=age", "objective.name=mean_squared_error"]
+    settings += ["federation.clients=2", "federation.cohort=2"]
+    with pytest.raises(DataError, match="table has targets that are no classes: there is nothing to draw"):
+        plot_command("table", people.with_name("x"), settings, quiet=True)
 
 
 def test_json_lines_and_other_separators_are_read_alike(tmp_path):

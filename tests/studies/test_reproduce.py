@@ -37,7 +37,7 @@ strategy = "fedavg"
 "exchange.up_bits" = 8
 
 [scales.smoke]
-budget = 15
+budget = 8
 
 [scales.smoke.settings]
 "data.test_limit" = 50
@@ -53,7 +53,8 @@ def figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_figure_is_run_once_and_written_with_tables_pictures_and_a_page(figure: Path) -> None:
-    done = CliRunner().invoke(app, ["reproduce", "worlds", "--scale", "smoke"])
+    command = ["reproduce", "worlds", "--scale", "smoke", "--jobs", "1"]
+    done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert "8 bits: Speed-up of ours" in done.output
     out = figure / "runs" / "reproduce"
@@ -62,7 +63,7 @@ def test_a_figure_is_run_once_and_written_with_tables_pictures_and_a_page(figure
     assert page.count("<h2>") == 2
     assert "theirs" in page
     assert list((out / "worlds").rglob("accuracy-time.svg"))
-    again = CliRunner().invoke(app, ["reproduce", "worlds", "--scale", "smoke", "--tables"])
+    again = CliRunner().invoke(app, [*command, "--tables"])
     assert again.exit_code == 0
     assert "kept after" not in again.output
 

@@ -42,6 +42,12 @@ from heroes.strategies.base import Duties
 
 FEW = 4
 """examples on which a model is tried"""
+_FITTING = {
+    (1, True): "; model.name = 'mlp' would",
+    (1, False): "; model.name = 'text_cnn' or 'char_rnn' would",
+    (3, True): "; model.name = 'cnn' or 'resnet18' would",
+}
+"""the models for inputs of so many dimensions, of floats or not"""
 
 
 def at_clients(
@@ -237,8 +243,9 @@ def _flops(
         raise DataError(str(error)) from error
     except Exception as error:  # the user's model can fail in any way
         shape = tuple(inputs.shape[1:])
+        fitting = _FITTING.get((len(shape), inputs.is_floating_point()), "")
         raise DataError(
-            f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}): {error}"
+            f"the model does not take the data (inputs of shape {shape}, {inputs.dtype}{fitting}): {error}"
         ) from error
 
 

@@ -107,6 +107,8 @@ def plot_command(
     config = options.configuration(experiment, None, settings, {})
     with work_in_progress(quiet) as progress:
         shared = federated(config, dataset(config, progress, config.seed), config.seed, progress)
+    if not shared.train.are_classes:
+        raise DataError(f"{config.data.name} has targets that are no classes: there is nothing to draw")
     with status("drawing", quiet):
         labels = shared.train.targets.numpy()
         classes = int(labels.max()) + 1

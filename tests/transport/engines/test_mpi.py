@@ -266,11 +266,11 @@ def test_ranks_end_when_mpiexec_is_killed(tmp_path):
 
 
 def test_a_rank_of_which_nothing_is_heard_ends_the_run_which_goes_on_to_the_same_bits(tmp_path):
-    silence = patience(4)
+    silence = patience(8)
     with running(tmp_path / "run", 2, [f"engine.wait_seconds={silence}"], 25) as (process, ranks):
         os.kill(ranks[1], signal.SIGSTOP)
         _, said = process.communicate(timeout=patience(240))
-        assert process.returncode == 75
+        assert process.returncode == 75, said
         wait_until(lambda: session_of(process.pid) == {})
     (sentence,) = [line for line in said.splitlines() if line.startswith("error: ")]
     assert sentence.startswith(
@@ -287,10 +287,10 @@ def test_a_rank_of_which_nothing_is_heard_ends_the_run_which_goes_on_to_the_same
 
 
 def test_the_others_leave_when_nothing_is_heard_of_rank_0(tmp_path):
-    with running(tmp_path / "run", 2, [f"engine.wait_seconds={patience(4)}"]) as (process, ranks):
+    with running(tmp_path / "run", 2, [f"engine.wait_seconds={patience(8)}"]) as (process, ranks):
         os.kill(ranks[0], signal.SIGSTOP)
         _, said = process.communicate(timeout=patience(240))
-        assert process.returncode == 75
+        assert process.returncode == 75, said
         assert "Traceback" not in said
         wait_until(lambda: session_of(process.pid) == {})
 
