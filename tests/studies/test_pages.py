@@ -13,6 +13,8 @@ from heroes.cli.app import app
 from heroes.cli.commands import run as _run  # noqa: F401 (registers the commands)
 from heroes.errors import HeroesError, RunFolderError
 from heroes.report.measures import Ratios, Spread
+from heroes.report.page import Picture, book
+from heroes.report.style import new_figure
 from heroes.settings.recipes import recipe
 from heroes.studies import plans
 from heroes.studies.figures import FIGURES, chapters, plan_of
@@ -23,7 +25,7 @@ from heroes.studies.telling.evidence import Evidence
 from heroes.studies.telling.front import field, lead
 from heroes.studies.telling.markdown import marks, put_in
 from heroes.studies.telling.paper import Point, paper
-from heroes.studies.telling.pictures import KINDS, drawings, drawn_from, write_drawings
+from heroes.studies.telling.pictures import KINDS, drawings, drawn_from, together, write_drawings
 from heroes.studies.telling.results_page import results_page
 from heroes.studies.telling.study_page import study_page
 from heroes.studies.telling.verdicts import Compared, Gain, verdict, why
@@ -227,6 +229,17 @@ def test_pictures_are_drawn_again_only_if_runs_have_changed(store: Store, tmp_pa
     keep_all(store, plan_of("motivation"), seeds=2)
     more = [each for each in drawings(Evidence(Store(store.folder))) if each.name == "motivation-times"]
     assert len(write_drawings(more, tmp_path)) == 2
+
+
+def test_the_page_of_a_figure_has_what_its_variants_show_together(store: Store, tmp_path: Path) -> None:
+    keep_all(store, plan_of("motivation"), seeds=1)
+    of_plan = list(chapters(plan_of("motivation"), store))
+    names = [each.name for each in together("motivation", of_plan)]
+    assert "motivation-times" in names
+    assert together("accuracy", of_plan) == []
+    text = book("x", "y", {}, [Picture("n", new_figure()[0], "How long clients take")])
+    assert "All together" in text
+    assert "How long clients take" in text
 
 
 def test_marked_places_are_filled_and_the_rest_stays() -> None:

@@ -16,11 +16,12 @@ from heroes.cli.console import err_console, note, out_console, print_table, stat
 from heroes.cli.studying import Jobs, Progress, kept
 from heroes.errors import ConfigError
 from heroes.report import write_whole
-from heroes.report.page import book
+from heroes.report.page import Picture, book
 from heroes.studies import plans
 from heroes.studies.figures import FIGURES, chapters, plan_of, wanted
 from heroes.studies.kept import Store
 from heroes.studies.making import kept_runs, make, refuse_without_data, to_make
+from heroes.studies.telling.pictures import together
 from heroes.studies.telling.writing import write_pages
 
 _WHAT = f"list, page, all, or figures: {', '.join(FIGURES)}."
@@ -97,9 +98,10 @@ def _seeds(text: str | None) -> list[int] | None:
 
 def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> None:
     """Print the leading tables of every variant, and write everything."""
+    told = list(chapters(plan, store))
     shown = {
         each.variant: replace(each.found, notes=(*each.found.notes, *each.absent))
-        for each in chapters(plan, store)
+        for each in told
         if each.found is not None
     }
     for name, found in shown.items():
@@ -110,5 +112,9 @@ def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> None:
             note(text)
     if shown:
         with status("drawing", quiet):
-            page = write_whole(out / "page.html", book(f"heroes: {plan.name}", plan.about, shown))
+            drawn = [(each, each.draw()) for each in together(plan.name, told)]
+            pictures = [
+                Picture(each.name, figure, each.caption) for each, figure in drawn if figure is not None
+            ]
+            page = write_whole(out / "page.html", book(f"heroes: {plan.name}", plan.about, shown, pictures))
         err_console.print(f"page: {page}", markup=False, soft_wrap=True)

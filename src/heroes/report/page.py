@@ -158,17 +158,20 @@ def page(found: Comparison) -> str:
     )
 
 
-def book(title: str, about: str, chapters: Mapping[str, Comparison]) -> str:
-    """Several comparisons on one page."""
+def book(title: str, about: str, chapters: Mapping[str, Comparison], pictures: Sequence[Picture] = ()) -> str:
+    """Several comparisons on one page, and perhaps pictures of all of them together first."""
     sections = [
-        _section(
-            name,
-            _notes(found.notes)
-            + "".join(_table(table, found.groups) for table in found.leading())
-            + _pictures(comparison_pictures(found))
-            + _side_by_side(_table(table, found.groups) for table in found.details()),
-        )
-        for name, found in chapters.items()
+        _section("All together", _pictures(pictures)),
+        *(
+            _section(
+                name or "All runs",
+                _notes(found.notes)
+                + "".join(_table(table, found.groups) for table in found.leading())
+                + _pictures(comparison_pictures(found))
+                + _side_by_side(_table(table, found.groups) for table in found.details()),
+            )
+            for name, found in chapters.items()
+        ),
     ]
     return PAGE.substitute(title=_name(title), subtitle=_words(about), css=CSS, body="\n".join(sections))
 

@@ -69,16 +69,14 @@ def drawings(evidence: Evidence) -> list[Drawing]:
     return [each for each in every if each.runs]
 
 
+def together(name: str, of_plan: Sequence[Chapter]) -> list[Drawing]:
+    """The pictures of a plan that are not about one variant as any comparison is."""
+    return [each for each in _of_plan(name, of_plan) if each.runs] if name in _SPECIAL else []
+
+
 def _of_plan(name: str, of_plan: Sequence[Chapter]) -> Iterator[Drawing]:
-    special = {
-        "noniid": _skews,
-        "motivation": _times,
-        "ablation": _ablation,
-        "field": _field,
-        "field-cifar10": _field,
-    }
-    if name in special:
-        yield from special[name](of_plan)
+    if name in _SPECIAL:
+        yield from _SPECIAL[name](of_plan)
         return
     for chapter in of_plan:
         yield from _curves(chapter, waiting=name == "accuracy")
@@ -189,6 +187,15 @@ def _drawn_dots(chapter: Chapter, target: float) -> Figure | None:
         for group in found.groups
     ]
     return dot_plot(rows, (f"virtual s to {metric.target(target)}", metric.axis), (1.0, metric.scale))
+
+
+_SPECIAL: dict[str, Callable[[Sequence[Chapter]], Iterator[Drawing]]] = {
+    "noniid": _skews,
+    "motivation": _times,
+    "ablation": _ablation,
+    "field": _field,
+    "field-cifar10": _field,
+}
 
 
 def write_drawings(all_of_them: Sequence[Drawing], folder: Path) -> list[Path]:
