@@ -783,6 +783,7 @@ def test_ctrl_c_ends_everything(tmp_path):
             and process.poll() is None
         ):
             time.sleep(0.2)
+        assert process.poll() is None, process.communicate()[1]
         left = descendants(process.pid)
         assert left
         process.send_signal(signal.SIGINT)
