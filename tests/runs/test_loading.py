@@ -183,7 +183,6 @@ def test_runs_and_summaries_show_themselves_in_a_few_words(run: heroes.Run, fold
 
 
 def test_frames_have_a_row_for_every_round_and_every_client(tmp_path: Path) -> None:
-    pytest.importorskip("pandas", reason="frames need pandas")
     run = heroes.run(small(**{"faults.dropout": 0.3}), out=tmp_path)
     rounds, clients = heroes.load(tmp_path).to_frame(), run.clients_frame()
     assert rounds.index.tolist() == [1, 2]

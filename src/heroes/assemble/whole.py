@@ -35,7 +35,7 @@ from heroes.fleet import Faults, Fleet, Foreseen, MeasuredFleet, Today, VirtualC
 from heroes.messages import Assignment
 from heroes.planning.loads import Costs
 from heroes.settings.config import Config
-from heroes.settings.sections import FaultsConfig
+from heroes.settings.world_sections import FaultsConfig
 from heroes.strategies.base import Strategy
 from heroes.transport.engines.faulty import FaultyEngine
 from heroes.transport.opening import Opener, Parts, Prepare, room

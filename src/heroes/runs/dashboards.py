@@ -16,27 +16,15 @@ from typing import Any
 
 from heroes.errors import ConfigError
 from heroes.messages import RoundRecord
+from heroes.runs.frames import NUMBERS
 
-_NUMBERS = (
-    "seconds",
-    "duration",
-    "waiting",
-    "bytes_up",
-    "bytes_down",
-    "traffic",
-    "learning_rate",
-    "loss",
-    "test_loss",
-    "epsilon",
-    "energy",
-)
 _NO_NAME = re.compile(r"[^\w\-. /]")  # what MLflow does not take in the name of a metric
 _LONGEST_VALUE = 500  # characters of a parameter in MLflow
 
 
 def numbers(record: RoundRecord) -> dict[str, float]:
     """What can be drawn of a round, by name; every metric of the test is below `test/`."""
-    values = {name: getattr(record, name) for name in _NUMBERS}
+    values = {name: getattr(record, name) for name in (*NUMBERS, "epsilon")}
     values |= {"clients": len(record.clients), "lost": sum(record.lost.values())}
     values |= {f"test/{name}": score for name, score in record.scores.items()}
     return {name: float(value) for name, value in values.items() if value is not None}

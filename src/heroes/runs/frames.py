@@ -9,8 +9,7 @@ from typing import Any
 from heroes.errors import HeroesError
 from heroes.messages import ClientRecord, RoundRecord
 
-_ROUND = (
-    "round",
+NUMBERS = (
     "seconds",
     "duration",
     "waiting",
@@ -22,6 +21,8 @@ _ROUND = (
     "test_loss",
     "energy",
 )
+"""what a record says of a whole round in one number each"""
+_ROUND = ("round", *NUMBERS)
 _MISSING = "frames need pandas; install it with: pip install 'heroes-fl[frames]'"
 
 

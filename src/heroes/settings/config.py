@@ -25,9 +25,7 @@ from heroes.settings.sections import (
     EngineConfig,
     EvaluationConfig,
     ExchangeConfig,
-    FaultsConfig,
     FederationConfig,
-    FleetConfig,
     ModelConfig,
     ObjectiveConfig,
     OptimiserConfig,
@@ -38,6 +36,7 @@ from heroes.settings.sections import (
     TrackingConfig,
     TrainingConfig,
 )
+from heroes.settings.world_sections import FaultsConfig, FleetConfig
 from heroes.strategies import registry
 from heroes.strategies.base import Strategy
 
