@@ -50,7 +50,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.timeout(patience(seconds)), append=False)
 
 
-PUBLISHED = {"blocks": "grid", "pace": "calibrated", "rho": "auto", "any_width": 0.0, "useful": 0.0}
+PUBLISHED = {
+    "blocks": "grid",
+    "pace": "calibrated",
+    "rho": "auto",
+    "any_width": 0.0,
+    "useful": 0.0,
+    "patience": 1.0,
+}
 USUAL = {"tau": 6, "step_limit": 0.02, **PUBLISHED}  # where a strategy has them; Heroes near to its paper
 USUAL_RANGE = {"tau_first": 6, "tau_min": 1, "tau_max": 40}  # where it has all three
 

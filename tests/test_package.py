@@ -171,5 +171,5 @@ def test_the_default_federation_learns() -> None:
 @pytest.mark.parametrize("train_in", ["factors", "weights"])
 @pytest.mark.parametrize("blocks", ["grid", "free", "nested"])
 def test_every_ablation_runs_and_learns(train_in: str, blocks: str) -> None:
-    changes = {"training.train_in": train_in, "strategy.blocks": blocks}
+    changes = {"training.train_in": train_in, "strategy.blocks": blocks, "training.learning_rate": 0.1}
     assert (heroes.run(few(rounds=5).changed(changes)).summary().loss or 9) < 2.25

@@ -6,9 +6,10 @@ import torch
 
 import heroes
 from heroes.assemble.clients import torch_devices
-from heroes.assemble.world import federated
+from heroes.assemble.world import federated, fleet_kind
 from heroes.data import Dataset, Examples
 from heroes.errors import ConfigError
+from heroes.fleet import Fleet
 from heroes.settings.config import Config, parse
 
 
@@ -65,3 +66,15 @@ def test_engine_devices_without_gpus_is_a_mistake():
     config = Config().changed({"training.device": "cpu", "engine.devices": (0,)})
     with pytest.raises(ConfigError, match=r"engine\.devices is \[0\], but clients train on cpu"):
         torch_devices(config)
+
+
+def test_shares_say_how_many_clients_each_device_has() -> None:
+    config = Config().changed({"fleet.name": "paper", "fleet.shares": [10, 5, 4, 1]})
+    fleet = Fleet(fleet_kind(config), 100, 0)
+    assert np.bincount(fleet.device_of).tolist() == [50, 25, 20, 5]
+
+
+def test_shares_that_do_not_fit_the_fleet_name_its_devices() -> None:
+    config = Config().changed({"fleet.name": "paper", "fleet.shares": [1, 1]})
+    with pytest.raises(ConfigError, match="has 2 numbers; the fleet has 4 devices: TX2, Xavier NX, laptop"):
+        fleet_kind(config)

@@ -17,6 +17,7 @@ from heroes.planning.pacing import (
     Pace,
     affordable_widths,
     bound,
+    calmest,
     fastest_deadline,
     mean_deadline,
     noise,
@@ -200,6 +201,28 @@ def test_a_learning_rate_of_zero_has_no_pace():
 def test_zero_variance_alone_is_a_usable_estimate():
     estimates = Estimates(loss=30.0, smoothness=2.0, variance=0.0, gradient=20.0)
     assert steps_aimed_at(estimates, Goal(9), WIDE, **ONE_CLIENT, calibrated=False).tau == pytest.approx(10.0)
+
+
+def waiting(mu, nu, seconds, limits):
+    steps = step_intervals(mu, nu, Deadline(seconds), 0.0, limits).high
+    ends = nu + steps * mu
+    return 1 - ends.mean() / ends.max()
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0.0, 2.0)), min_size=1, max_size=12),
+    st.floats(0.5, 20.0),
+    st.floats(0.0, 1.0),
+)
+def test_a_round_is_moved_only_if_clients_would_wait_and_then_they_wait_less(clients, seconds, patience):
+    mu, nu = (np.array(each) for each in zip(*clients, strict=True))
+    limits = Limits(2, 1, 200)
+    found, before = calmest(mu, nu, seconds, limits, patience), waiting(mu, nu, seconds, limits)
+    if before <= patience:
+        assert found == seconds
+    else:
+        assert 0.75 * seconds * (1 - 1e-9) <= found <= 1.25 * seconds * (1 + 1e-9)
+        assert waiting(mu, nu, found, limits) <= before + 1e-9
 
 
 def test_mean_deadline_by_hand():

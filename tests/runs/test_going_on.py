@@ -119,7 +119,7 @@ def test_what_does_not_change_is_not_written_again(folder: Path) -> None:
     ("line", "edited", "said"),
     [
         ("seed = 0", "seed = 7", "seed is 7 in config.toml but was 0"),
-        ("learning_rate = 0.1", "learning_rate = 0.2", "training.learning_rate is 0.2 in .* but was 0.1"),
+        ("learning_rate = 0.2", "learning_rate = 0.1", "training.learning_rate is 0.1 in .* but was 0.2"),
         ("max_width = 2", "max_width = 3", "model.max_width is 3 in config.toml but was 2"),
         ('blocks = "nested"', 'blocks = "free"', "strategy.blocks is 'free' in config.toml but was 'nested'"),
     ],

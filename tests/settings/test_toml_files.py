@@ -80,9 +80,9 @@ def test_a_file_that_names_another_strategy_leaves_the_recipes_settings_behind(f
     assert config.strategy.model_dump()["tau"] == 3
     # as the recipe has it for this strategy
     assert loaded(file, 'experiment = "cifar10"\n', "fedavg").strategy.model_dump()["tau"] == 20
-    adp = 'experiment = "digits"\n[strategy]\nname = "adp"\n'
-    assert loaded(file, adp).training.learning_rate == 0.2
-    assert loaded(file, adp, "heroes").strategy.name == "heroes"
+    pyramid = 'experiment = "digits"\n[strategy]\nname = "pyramidfl"\n'
+    assert loaded(file, pyramid).training.learning_rate == 0.03
+    assert loaded(file, pyramid, "heroes").strategy.name == "heroes"
 
 
 @pytest.mark.parametrize(

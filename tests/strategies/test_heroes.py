@@ -265,6 +265,20 @@ def test_what_is_answered_enters_the_model_and_what_nobody_held_keeps_its_value(
     assert (after.tensors["2.weight.basis"] == 9.0).all()
 
 
+@pytest.mark.parametrize("power", [-1.0, 0.5, 1.0])
+def test_changes_count_by_the_steps_behind_them_if_that_is_asked_for(world, power):
+    strategy = by_default(world, by_steps=power)
+    state = strategy.begin(0)
+    plan = strategy.assign(state, MIXED)
+    taus = np.array([a.tau for a in plan.assignments])
+    assert len(set(taus)) > 1
+    after, _ = strategy.aggregate(state, plan, answers(plan, strategy, state, value=9.0))
+    old = state.tensors["2.weight.basis"]  # all hold it
+    weight = float(np.mean((taus / taus.mean()) ** power))
+    assert torch.allclose(after.tensors["2.weight.basis"], old + weight * (9.0 - old), rtol=1e-5)
+    assert "by_steps" in strategy.reveals()
+
+
 def test_estimates_are_means_and_those_nobody_gave_keep_their_last_value():
     before = Estimates(9.0, 8.0, 7.0, 6.0)
     seen = [
@@ -325,7 +339,7 @@ def test_three_golden_rounds(world):
 
 def by_default(world, **changes):
     """Heroes as it comes, but for the seconds that a step may take."""
-    published = ("blocks", "pace", "rho", "any_width", "useful", "tau_min", "tau_max")
+    published = ("blocks", "pace", "rho", "any_width", "useful", "patience", "tau_min", "tau_max")
     plain = {name: Heroes.model_fields[name].default for name in published}
     return world.strategy("heroes", **plain | changes)
 
@@ -342,6 +356,20 @@ def test_by_default_the_steps_are_those_that_bring_the_most_progress_a_second(wo
         assert plan.facts["deadline"] - a.step_seconds < a.seconds <= plan.facts["deadline"] * (1 + 1e-6)
     assert strategy.duties(2).probes == 0
     assert strategy.reveals() is None
+
+
+def test_where_whole_steps_would_make_clients_wait_the_round_becomes_a_little_shorter_or_longer(world):
+    def waiting(plan):
+        ends = np.array([a.seconds for a in plan.assignments])
+        return 1 - ends.mean() / ends.max()
+
+    calm, strict = (by_default(world, drift=0.3, patience=share) for share in (0.05, 1.0))
+    plans = [strategy.assign(strategy.begin(0), MIXED) for strategy in (calm, strict)]
+    assert waiting(plans[0]) < waiting(plans[1])
+    assert (
+        plans[1].facts["deadline"] * 0.75 <= plans[0].facts["deadline"] <= plans[1].facts["deadline"] * 1.25
+    )
+    assert plans[0].facts["tau_star"] == plans[1].facts["tau_star"]
 
 
 def test_the_pace_follows_links_and_the_learning_rate_by_their_roots(world):

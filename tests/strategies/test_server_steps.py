@@ -26,7 +26,7 @@ def test_the_name_brings_its_optimiser_and_takes_it_away_again(name: str) -> Non
     wanted = STEPS[name]["optimiser.name"]
     for config in (recipe("digits", name), Config().changed({"strategy.name": name})):
         assert config.optimiser.name == wanted
-        assert config.with_strategy("fedavg").optimiser == Config().optimiser
+        assert config.with_strategy("fedavg").optimiser.name == Config().optimiser.name
         for other, requires in STEPS.items():
             assert config.with_strategy(other).optimiser.name == requires["optimiser.name"]
         assert config.changed({"optimiser.rate": 0.5}).optimiser.rate == 0.5

@@ -64,6 +64,18 @@ def test_a_study_runs_what_is_missing_keeps_it_and_tells(study: Path, tmp_path: 
     assert "kept after" not in again.output
 
 
+def test_a_run_that_fails_is_named_and_the_others_are_kept(study: Path, tmp_path: Path) -> None:
+    study.write_text(TINY.replace("[100, 101]", "[100]") + '"fleet.shares" = [1.0, 1.0]\n')
+    kept = tmp_path / "results"
+    command = ["study", str(study), "--results", str(kept), "--runs", str(tmp_path / "runs"), "--jobs", "1"]
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, ConfigError)  # which the command line tells, with exit code 2
+    assert "dense, seed 100: fleet.shares has 2 numbers; the fleet has 4 devices" in " ".join(
+        done.output.split()
+    )
+    assert [path.name.split("-")[1] for path in kept.glob("*.json.gz")] == ["heroes"]
+
+
 def test_what_is_kept_is_small_and_says_what_the_run_folder_does(study: Path, tmp_path: Path) -> None:
     config = next(plans.rows(plans.read(str(study)))).configs[0].changed({"engine.name": "in_process"})
     store = Store(tmp_path / "results")
@@ -144,6 +156,22 @@ def test_every_study_that_comes_with_heroes_can_be_run(name: str) -> None:
     rows = [row for variant in plan.variants for row in plans.rows(plan, variant)]
     keys = [config.model_dump_json() for row in rows for config in row.configs]
     assert len(set(keys)) == len(keys), "two rows are the same run"
+
+
+def test_a_key_of_a_variant_that_only_some_strategies_have_is_for_those() -> None:
+    plan = plans.Plan(
+        about="which?",
+        experiment="digits",
+        runs={"ours": {}, "theirs": {"strategy": "fedavg"}},
+        variants={"shared": {"strategy.step_limit": "shared", "exchange.up_bits": 4}},
+    )
+    ours, theirs = (row.configs[0] for row in plans.rows(plan, "shared"))
+    assert ours.model_dump()["strategy"]["step_limit"] == "shared"
+    assert "step_limit" not in theirs.model_dump()["strategy"]
+    assert (ours.exchange.up_bits, theirs.exchange.up_bits) == (4, 4)
+    nobody = plan.model_copy(update={"variants": {"wrong": {"strategy.stepp_limit": "shared"}}})
+    with pytest.raises(ConfigError, match="stepp_limit"):
+        list(plans.rows(nobody, "wrong"))
 
 
 def test_rows_without_runs_are_told_too(study: Path, tmp_path: Path) -> None:

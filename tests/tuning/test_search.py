@@ -57,9 +57,19 @@ def test_the_stages_lead_to_the_best_settings_and_are_not_made_twice(tmp_path: P
     first = search(tmp_path)
     trials = made(first, by_rate)
     assert {trial.seed for trial in trials} == {100, 101}
-    assert len(trials) == 2 * (3 + 1 + 2)
+    assert len(trials) == 2 * (3 + 1 + 2 + 1)
     assert first.candidates("fedavg")[0].settings == {RATE: 0.4, "strategy.tau": 10}
     assert made(search(tmp_path), by_rate) == []
+
+
+def test_keys_of_a_strategys_own_are_tried_and_are_no_reason_to_refuse_the_book(tmp_path: Path) -> None:
+    trials = made(search(tmp_path, "fedadam"), lambda trial: [0.5] * 4)
+    assert {trial.settings.get("optimiser.rate") for trial in trials} == {
+        None,
+        0.003,
+        0.1,
+    }  # 0.03 is the recipe's
+    assert made(search(tmp_path, "fedadam"), lambda trial: [0.5] * 4) == []
 
 
 class Limited(SameTau):
@@ -85,13 +95,13 @@ def test_the_results_file_alone_says_what_is_done(tmp_path: Path) -> None:
     whole = search(tmp_path / "here")
     made(whole, by_rate)
     lines = whole.book.path.read_text().splitlines()
-    assert len(lines) == 12
+    assert len(lines) == 14
     there = tmp_path / "there"
     there.mkdir()
     (there / "digits.jsonl").write_text("\n".join(lines[:5]) + "\n" + lines[5][:40])
     rest = search(there)
     assert rest.book.torn
-    assert len(made(rest, by_rate)) == 7
+    assert len(made(rest, by_rate)) == 9
     assert rest.candidates("fedavg")[0] == whole.candidates("fedavg")[0]
 
 
@@ -159,7 +169,8 @@ def test_what_a_strategy_cannot_take_is_said_before_anything_is_made(tmp_path: P
 
 
 def test_a_new_key_with_a_default_does_not_make_old_results_strange(tmp_path: Path) -> None:
-    assert described(base()) == {"experiment": "digits", **TRIAL}
+    tuned = {"strategy.tau": 5}  # what the recipe has for it, where that is no default
+    assert described(base()) == {"experiment": "digits", **TRIAL, **tuned}
     assert described(base(**{"engine.name": "in_process", "seed": 9, "checkpoint.every": 5})) == described(
         base()
     )

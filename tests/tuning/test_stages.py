@@ -37,13 +37,18 @@ class Plain(Strategy):
         raise NotImplementedError
 
 
+def at(name: str, rate: float, tau: int) -> dict[str, Any]:
+    key = tau_key(BASES[name])
+    return {RATE: rate} | ({key: tau} if key else {})
+
+
 def tries(bases: Mapping[str, Config], best: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
     return [dict(stage.tries) for stage in staged(bases, lambda name: best[name])]
 
 
 def test_every_strategy_gets_the_same_rates_at_twenty_steps_then_ten_and_fifty() -> None:
-    best = {name: {RATE: 0.1, tau_key(config) or "": 20} for name, config in BASES.items()}
-    rates, grown, taus, _ = tries(BASES, best)
+    best = {name: at(name, 0.1, 20) for name in BASES}
+    rates, grown, taus, *_ = tries(BASES, best)
     told = {name for name, config in BASES.items() if tau_key(config)}
     assert set(rates) == set(BASES)
     assert set(taus) == told
@@ -61,7 +66,7 @@ def test_every_strategy_gets_the_same_rates_at_twenty_steps_then_ten_and_fifty()
 @pytest.mark.parametrize(("edge", "more"), [(0.2, 0.4), (0.03, 0.009)])
 def test_a_best_rate_at_an_edge_gives_all_strategies_one_more(edge: float, more: float) -> None:
     names = list(BASES)
-    best = {name: {RATE: edge if name == names[-1] else 0.1} for name in names}
+    best = {name: at(name, edge if name == names[-1] else 0.1, 20) for name in names}
     _, grown, *_ = tries(BASES, best)
     assert {name: [each[RATE] for each in tried] for name, tried in grown.items()} == {
         name: [more] for name in names
@@ -70,8 +75,8 @@ def test_a_best_rate_at_an_edge_gives_all_strategies_one_more(edge: float, more:
 
 def test_a_strategy_without_a_score_neither_grows_the_grid_nor_goes_on() -> None:
     names = list(BASES)
-    best = {name: None if name == names[0] else {RATE: 0.1} for name in names}
-    _, grown, taus, _ = tries(BASES, best)
+    best = {name: None if name == names[0] else at(name, 0.1, 20) for name in names}
+    _, grown, taus, *_ = tries(BASES, best)
     assert not any(grown.values())
     assert set(taus) == {name for name in names[1:] if tau_key(BASES[name])}
 
@@ -79,7 +84,7 @@ def test_a_strategy_without_a_score_neither_grows_the_grid_nor_goes_on() -> None
 def test_step_limits_are_tried_at_the_best_rate_and_steps_where_there_are_widths() -> None:
     base = recipe("digits").with_strategy(Limited())
     found = {RATE: 0.2, "strategy.tau": 50}
-    *_, limits = tries({"limited": base}, {"limited": found})
+    *_, limits, _ = tries({"limited": base}, {"limited": found})
     assert limits == {
         "limited": [{**found, "strategy.step_limit": "shared"}, {**found, "strategy.step_limit": "own"}]
     }
@@ -90,16 +95,42 @@ def test_step_limits_are_tried_at_the_best_rate_and_steps_where_there_are_widths
 
 def test_a_strategy_without_local_steps_tries_rates_only() -> None:
     base = recipe("digits").with_strategy(Plain())
-    rates, _, taus, limits = tries({"plain": base}, {"plain": {RATE: 0.1}})
+    rates, *later = tries({"plain": base}, {"plain": {RATE: 0.1}})
     assert rates == {"plain": [{RATE: rate} for rate in (0.03, 0.1, 0.2)]}
-    assert (taus, limits) == ({}, {})
+    assert not any(tried for stage in later for tried in stage.values())
+
+
+@pytest.mark.parametrize(("edge", "more"), [(10, 5), (50, 120)])
+def test_best_steps_at_an_edge_give_all_strategies_one_more(edge: int, more: int) -> None:
+    names = [name for name, config in BASES.items() if tau_key(config)]
+    best = {name: at(name, 0.1, edge if name == names[-1] else 20) for name in BASES}
+    grown = tries(BASES, best)[3]
+    assert {name: [each[tau_key(BASES[name])] for each in tried] for name, tried in grown.items()} == {
+        name: [more] for name in names
+    }
+
+
+def test_what_a_strategy_says_is_worth_a_try_is_tried_last_at_its_best_settings() -> None:
+    found = at("fedavgm", 0.1, 10)
+    *_, own = tries(
+        {"fedavgm": BASES["fedavgm"], "fedavg": BASES["fedavg"]}, {"fedavgm": found, "fedavg": {}}
+    )
+    assert own == {"fedavgm": [{**found, **each} for each in combinations(BASES["fedavgm"].strategy.tries)]}
+    assert len(own["fedavgm"]) == 4
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_strategy_can_be_configured_as_it_says_is_worth_a_try(name: str) -> None:
+    for settings in combinations(BASES[name].strategy.tries):
+        BASES[name].changed(settings)
 
 
 def test_what_is_left_is_counted() -> None:
-    stages = list(staged(BASES, lambda name: {RATE: 0.1}))
-    limits = sum(max(0, len(step_limits(config)) - 1) for config in BASES.values())
-    steps = 2 * sum(tau_key(config) is not None for config in BASES.values())
-    assert [stage.later for stage in stages] == [steps + limits] * 2 + [limits, 0]
+    stages = list(staged(BASES, lambda name: at(name, 0.1, 20)))
+    own = sum(len(combinations(config.strategy.tries)) for config in BASES.values() if config.strategy.tries)
+    limits = own + sum(max(0, len(step_limits(config)) - 1) for config in BASES.values())
+    steps = limits + 2 * sum(tau_key(config) is not None for config in BASES.values())
+    assert [stage.later for stage in stages] == [steps] * 2 + [limits] * 2 + [own, 0]
 
 
 def test_a_grid_is_crossed_for_every_strategy() -> None:

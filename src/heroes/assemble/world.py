@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from heroes.data import (
     tested,
 )
 from heroes.errors import ConfigError, DataError, did_you_mean
-from heroes.fleet import FLEETS, Fleet, FleetKind, read_fleet
+from heroes.fleet import FLEETS, Device, Fleet, FleetKind, read_fleet
 from heroes.models import MODELS
 from heroes.models.family import Build
 from heroes.seeds import Seed
@@ -179,7 +179,19 @@ def fleet_kind(config: Config) -> FleetKind:
                 "fleet.download, or none"
             )
         own["measured_links"] = False
-    return replace(kind, **own)
+    return replace(kind, devices=_shared_out(kind.devices, config.fleet.shares), **own)
+
+
+def _shared_out(devices: tuple[Device, ...], shares: Sequence[float] | None) -> tuple[Device, ...]:
+    """The devices with as many clients as the configuration says."""
+    if shares is None:
+        return devices
+    if len(shares) != len(devices):
+        raise ConfigError(
+            f"fleet.shares has {len(shares)} numbers; the fleet has {len(devices)} devices: "
+            f"{', '.join(device.name for device in devices)}"
+        )
+    return tuple(replace(device, share=share) for device, share in zip(devices, shares, strict=True))
 
 
 def named_fleet(name: str) -> FleetKind:

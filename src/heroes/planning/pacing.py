@@ -15,6 +15,7 @@ import numpy as np
 from heroes.messages import Floats, Integers
 
 _SLACK = 1e-9  # relative; keeps a client that finishes exactly at T from losing a step to rounding
+_NEAR = 0.25  # by how much a round may become shorter or longer so that clients wait less
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,22 @@ class Deadline:
     seconds: float
     setter: int | None = None
     setter_tau: int | None = None
+
+
+def calmest(mu: Floats, nu: Floats, seconds: float, limits: Limits, patience: float) -> float:
+    """This length of a round; or if clients would wait more than `patience` of it, in the mean, one near it,
+    in which they wait least.
+
+    Steps are whole, and where few fit into a round a little more or less time is lost or won for many.
+
+    >>> calmest(np.array([1.0, 1.9]), np.array([0.0, 0.2]), 3.9, Limits(2, 1, 9), 0.05)
+    4.017
+    """
+    tried = seconds * np.concatenate([[1.0], np.linspace(1 - _NEAR, 1 + _NEAR, 101)])[:, None]
+    steps = np.floor((tried + _SLACK * np.maximum(tried, 1.0) - nu) / mu)
+    ends = nu + np.clip(steps, limits.tau_min, limits.tau_max) * mu
+    waiting = 1 - ends.mean(axis=1) / ends.max(axis=1)
+    return seconds if waiting[0] <= patience else float(tried[np.argmin(waiting), 0])
 
 
 def fastest_deadline(mu: Floats, nu: Floats, paces: list[Pace]) -> Deadline:

@@ -18,6 +18,10 @@ class FleetConfig(Section):
     """range of upload speeds in Mb/s, instead of the fleet's own"""
     download: Range | None = None
     """range of download speeds in Mb/s, instead of the fleet's own"""
+    shares: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
+    """how many clients each of the fleet's devices has, relative to the others', instead of the fleet's own;
+    in the order of the fleet
+    """
     jitter: Annotated[float, Field(ge=0, le=0.5)] | None = None
     """relative deviation of step times, instead of the fleet's own"""
     csv: str | None = None

@@ -55,3 +55,13 @@ def cut_shapes(whole: Mapping[str, Tensor], cut: Cut) -> dict[str, tuple[int, ..
             shape[axis] = len(indices)
         shapes[name] = tuple(shape)
     return shapes
+
+
+def scaled(old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float) -> Mapping[str, Tensor]:
+    """Tensors whose change from the old ones is so many times as large."""
+    if factor == 1:
+        return new
+    return {
+        name: (old[name].double() + factor * (tensor.double() - old[name].double())).to(tensor.dtype)
+        for name, tensor in new.items()
+    }

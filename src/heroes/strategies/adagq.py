@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal, Self
 
 import numpy as np
@@ -56,6 +57,7 @@ class AdaGQ(WholeModel):
     by_norm: NotNegative = 1.0
     """lambda: bits that go when the global change halves"""
 
+    tries = MappingProxyType({"strategy.first_bits": (4, 16)})
     colour = "#AA4499"
     marker = "p"
 

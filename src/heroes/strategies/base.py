@@ -119,6 +119,8 @@ class Strategy(Section):
     """what a key of the strategy means in a run folder of an earlier version, which has not got it, where
     that is not the default
     """
+    tries: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    """what `heroes tune` tries besides rates, steps and step limits: keys of any section, with values"""
     requires: ClassVar[Mapping[str, Any]] = {}
     """settings of other sections without which it would be another strategy, such as the server's optimiser;
     a configuration that takes the strategy takes them too, and refuses others

@@ -15,5 +15,6 @@ class FedAdam(WholeModel):
     """the strategy"""
 
     requires = MappingProxyType({"optimiser.name": "adam"})
+    tries = MappingProxyType({"optimiser.rate": (0.003, 0.03, 0.1)})
     colour = "#F0E442"
     marker = "s"

@@ -15,5 +15,6 @@ class FedAvgM(WholeModel):
     """the strategy"""
 
     requires = MappingProxyType({"optimiser.name": "momentum"})
+    tries = MappingProxyType({"optimiser.rate": (0.3, 1.0), "optimiser.momentum": (0.5, 0.9)})
     colour = "#8C2D04"
     marker = "P"

@@ -11,17 +11,15 @@ round, and a = (tau - rho (1 - rho^tau) / (1 - rho)) / (1 - rho). With equal ste
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from heroes.fields import Whole
 from heroes.messages import Cohort, Facts, Plan, ServerState
-from heroes.slices.cuts import Part
+from heroes.slices.cuts import Part, scaled
 from heroes.strategies.base import Answers, WholeModel
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FedNova(WholeModel):
@@ -32,6 +30,7 @@ class FedNova(WholeModel):
     tau_max: Whole = 100
     """most local steps"""
 
+    tries = MappingProxyType({"strategy.tau_max": (20, 50)})
     colour = "#332288"
     marker = "h"
 
@@ -71,13 +70,3 @@ def length(tau: int, momentum: float) -> float:
     (2.0, 2.9, 410.46)
     """
     return (tau - momentum * (1 - momentum**tau) / (1 - momentum)) / (1 - momentum)
-
-
-def scaled(old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float) -> Mapping[str, Tensor]:
-    """Tensors whose change from the old ones is so many times as large."""
-    if factor == 1:
-        return new
-    return {
-        name: (old[name].double() + factor * (tensor.double() - old[name].double())).to(tensor.dtype)
-        for name, tensor in new.items()
-    }

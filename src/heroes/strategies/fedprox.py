@@ -6,6 +6,7 @@ Every client trains for as many steps as end with the round, which is as long as
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Literal
 
 from heroes.fields import NotNegative, Whole
@@ -29,6 +30,7 @@ class FedProx(WholeModel):
     tau_max: Whole = 100
     """most local steps, with partial_work"""
 
+    tries = MappingProxyType({"strategy.proximal": (0.001, 0.1, 1.0)})
     colour = "#882255"
     marker = ">"
 

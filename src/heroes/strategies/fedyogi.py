@@ -15,5 +15,6 @@ class FedYogi(WholeModel):
     """the strategy"""
 
     requires = MappingProxyType({"optimiser.name": "yogi"})
+    tries = MappingProxyType({"optimiser.rate": (0.003, 0.03, 0.1)})
     colour = "#F0027F"
     marker = "s"

@@ -7,6 +7,7 @@ clients whose own width holds them.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Literal
 
 from heroes.messages import Cohort, Integers
@@ -26,6 +27,7 @@ class Fjord(SameTau):
     distil: bool = False
     """whether narrower models learn what the widest says, which then learns the labels in every step"""
 
+    tries = MappingProxyType({"strategy.distil": (True,)})
     colour = "#117733"
     marker = "<"
 

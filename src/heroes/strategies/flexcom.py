@@ -37,6 +37,7 @@ class FlexCom(WholeModel):
     """
 
     requires = MappingProxyType({"exchange.error_feedback": True})
+    tries = MappingProxyType({"strategy.share": (0.03, 0.3)})
     colour = "#A6D854"
     marker = "d"
 

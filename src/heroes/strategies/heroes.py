@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from heroes.fields import NotNegative, Positive, Share, Whole
 from heroes.messages import Cohort, Facts, Floats, Integers, Plan, ServerState, Tensors
@@ -26,6 +26,7 @@ from heroes.planning.pacing import (
     Limits,
     Pace,
     bound,
+    calmest,
     fastest_deadline,
     mean_deadline,
     step_intervals,
@@ -33,7 +34,7 @@ from heroes.planning.pacing import (
     worthwhile_steps,
 )
 from heroes.slices.blocks import add_steps, choose_blocks
-from heroes.slices.cuts import Part
+from heroes.slices.cuts import Part, cut_out, scaled
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
 _UNREACHABLE = (
@@ -100,6 +101,14 @@ class Heroes(Strategy):
     """share of the steps aimed at that a client must have time for: one whose link leaves it less gets a
     narrower slice; 0 looks at its compute alone
     """
+    patience: Share = 0.05
+    """share of a round that clients may wait, in the mean; one in which they would wait longer becomes up to
+    25 % shorter or longer, whichever lets them wait least; 1 leaves it as it is
+    """
+    by_steps: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """how steps weigh in the mean: a change is taken times (its steps / the usual number)^by_steps; 0 is
+    the same for all, 1 weighs by steps, -1 makes up for them, as FedNova does
+    """
     threshold: Positive | None = None
     """epsilon: the convergence bound to reach; decides how many rounds are still needed"""
 
@@ -117,6 +126,7 @@ class Heroes(Strategy):
         "strategy.step_limit": "shared",
         "strategy.any_width": 0.0,
         "strategy.useful": 0.0,
+        "strategy.patience": 1.0,
         "exchange.up_bits": 32,
         "exchange.down_bits": 32,
         "optimiser.name": "none",
@@ -130,7 +140,7 @@ class Heroes(Strategy):
         "optimiser.momentum": 0.7,
         "evaluation.average": 0.8,
     }
-    absent: ClassVar = {"any_width": 0.0, "useful": 0.0}
+    absent: ClassVar = {"any_width": 0.0, "useful": 0.0, "patience": 1.0}
 
     @model_validator(mode="after")
     def _tau_in_order(self) -> Self:
@@ -145,6 +155,8 @@ class Heroes(Strategy):
         return Duties(probes=probes if self._estimates else 0, any_width=self.any_width)
 
     def reveals(self) -> str | None:
+        if self.by_steps:
+            return "changes that strategy.by_steps makes longer after they were clipped; set it to 0"
         return (
             "the estimates behind strategy.pace; use strategy.pace = 'progress'" if self._estimates else None
         )
@@ -213,7 +225,7 @@ class Heroes(Strategy):
         energy = self._block_energy(state.tensors)
         alphas = tuple(float(energy.sum() - energy[list(a.selection.pieces)].sum()) for a in plan.assignments)
         seen = _Seen(np.array(state.memory.counters, dtype=np.int64))
-        tensors = self.ground.overlay(state.tensors, self._parts(answers, seen))
+        tensors = self.ground.overlay(state.tensors, self._parts(state, plan, answers, seen))
         estimates = mean_estimates(seen.losses, state.memory.estimates)
         answered = [
             alpha for alpha, a in zip(alphas, plan.assignments, strict=True) if a.client in seen.clients
@@ -224,12 +236,16 @@ class Heroes(Strategy):
         after = replace(state, round=state.round + 1, tensors=tensors, memory=memory)
         return after, self._facts(memory, plan, alphas)
 
-    def _parts(self, answers: Answers, seen: _Seen) -> Iterator[Part]:
+    def _parts(self, state: State, plan: Plan, answers: Answers, seen: _Seen) -> Iterator[Part]:
+        usual = float(np.mean([a.tau for a in plan.assignments]))
         for assignment, update in answers:
             seen.counters = add_steps(seen.counters, assignment.selection.pieces, assignment.tau)
             seen.losses.append({**update.measured, "loss": update.loss})
             seen.clients.add(assignment.client)
-            yield self.cut(assignment.selection), update.tensors
+            cut = self.cut(assignment.selection)
+            weight = (assignment.tau / usual) ** self.by_steps
+            sent = cut_out(state.tensors, cut) if weight != 1 else {}
+            yield cut, scaled(sent, update.tensors, weight)
 
     def _set_deadline(self, state: State, load: Load, eta: float) -> tuple[Pace, Deadline]:
         """The pace aimed at and when the round should end."""
@@ -238,7 +254,7 @@ class Heroes(Strategy):
             middle = np.median if self.pace == "progress" else np.mean  # one slow link sets nobody's pace
             chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)))
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
-            return chosen, Deadline(seconds)
+            return chosen, Deadline(calmest(load.mu, load.nu, seconds, limits, self.patience))
         paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
         if paces[0].rule in ("time", "progress"):  # else the pace does not depend on the client
             paces = [

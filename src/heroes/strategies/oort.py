@@ -45,6 +45,7 @@ class OortFedAvg(WholeModel):
     """rounds whose utility the pacer compares with those of as many rounds before"""
 
     requires = MappingProxyType({"federation.sampler": "oort"})
+    tries = MappingProxyType({"strategy.penalty": (0.5, 5.0)})
     colour = "#999933"
     marker = "*"
 

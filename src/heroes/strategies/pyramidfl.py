@@ -54,6 +54,7 @@ class PyramidFL(WholeModel):
     """most local steps"""
 
     requires = MappingProxyType({"federation.sampler": "oort"})
+    tries = MappingProxyType({"strategy.more_steps": (0.0, 0.5)})
     colour = "#999999"
     marker = "8"
 

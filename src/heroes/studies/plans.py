@@ -15,7 +15,7 @@ targets = [0.9, 0.95]
 # every_strategy = true   # beside those, one row for each registered strategy, named after it
 
 [variants."8 bits"]       # every variant has all rows, and a table of its own
-"exchange.up_bits" = 8
+"exchange.up_bits" = 8    # a key that only some strategies have is for those alone
 
 [scales.smoke]            # what is otherwise at another scale; settings are added
 budget = 5
@@ -141,12 +141,20 @@ def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
     for label, settings in plan.table.items():
         strategy = str(settings.get("strategy", registry.DEFAULT))
         try:
-            every = {**plan.settings, **plan.variants[variant], **_literal(strategy, settings), **settings}
+            of_variant = _understood(strategy, plan.variants[variant])
+            every = {**plan.settings, **of_variant, **_literal(strategy, settings), **settings}
             chosen = {name: value for name, value in every.items() if name not in ("strategy", "literal")}
             config = _config(plan, strategy, chosen)
             yield Row(label, tuple(config.changed({"seed": seed}) for seed in plan.seeds))
         except ConfigError as error:
             raise ConfigError(f"study {plan.name!r}, run {label!r}: {error}") from None
+
+
+def _understood(strategy: str, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Settings without the keys of other strategies."""
+    others = {key for name in registry.BUILT_IN for key in registry.find(name).model_fields}
+    foreign = {f"strategy.{key}" for key in others - registry.find(strategy).model_fields.keys()}
+    return {key: value for key, value in settings.items() if key not in foreign}
 
 
 def _literal(strategy: str, settings: Mapping[str, Scalar]) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from statistics import fmean
 from heroes.report.measures import Evaluation, Spread, evaluations, reach, running_means
 from heroes.report.metrics import Metric
 from heroes.report.runs import RunData
+from heroes.report.summary import trains_narrower, untrained
 from heroes.report.tables import Table
 from heroes.studies.kept import Key
 from heroes.studies.plans import Plan
@@ -67,7 +68,9 @@ def _cost(means: Sequence[Sequence[Evaluation]], target: float, metric: Metric) 
 def _by_width(runs: Sequence[RunData], metric: Metric) -> str:
     scores = [run.rows[-1].score_by_width for run in runs]
     widths = sorted(set.intersection(*(set(each) for each in scores)))
-    return " ".join(metric.text(fmean(each[width] for each in scores)) for width in widths)
+    without = set[int]().union(*(untrained(run.rows, trains_narrower(run.config)) for run in runs))
+    means = {width: metric.text(fmean(each[width] for each in scores)) for width in widths}
+    return " ".join("untrained" if width in without else mean for width, mean in means.items())
 
 
 def waiting(run: RunData) -> float:

@@ -85,7 +85,8 @@ class Search:
         if self.grid:
             return set(self.grid)
         limits = {"strategy.step_limit"} if any(map(step_limits, self.bases.values())) else set()
-        return {RATE} | limits | {key for key in map(tau_key, self.bases.values()) if key}
+        own = {key for config in self.bases.values() for key in config.strategy.tries}
+        return {RATE} | limits | own | {key for key in map(tau_key, self.bases.values()) if key}
 
     def _stages(self) -> Iterator[Stage]:
         return crossed(self.bases, self.grid) if self.grid else staged(self.bases, self._best_settings)

@@ -1,8 +1,8 @@
 """The search without a grid of one's own: the same few stages for every strategy.
 
-First learning rates at twenty local steps. If the best rate of any strategy lies at an edge, all strategies
-try one rate more on that side. Then ten and fifty steps at each strategy's best rate, then every way it knows
-to limit steps. What a strategy has is read off its fields: nothing here knows one by name.
+First learning rates at twenty local steps, then ten and fifty steps at each strategy's best rate. If the best
+rate or number of steps of any strategy lies at an edge, all strategies try one more on that side. Then every
+way a strategy knows to limit steps, then what it says itself is worth a try. Nothing here knows one by name.
 """
 
 from __future__ import annotations
@@ -40,45 +40,46 @@ def crossed(bases: Mapping[str, Config], grid: Grid) -> Iterator[Stage]:
 
 def staged(bases: Mapping[str, Config], best: Best) -> Iterator[Stage]:
     """The stages; each is tried by all before the next is asked for."""
-    taus = {name: tau_key(config) for name, config in bases.items()}
-    limits = {name: step_limits(config) for name, config in bases.items()}
-    last = sum(len(words) - 1 for words in limits.values() if words)
-    middle = sum(len(TAUS) - 1 for key in taus.values() if key)
+    taus = {name: key for name, config in bases.items() if (key := tau_key(config))}
+    limits = {name: {f"strategy.{_LIMIT}": step_limits(config)} for name, config in bases.items()}
+    own = {name: config.strategy.tries for name, config in bases.items() if config.strategy.tries}
+    for_own = sum(len(combinations(grid)) for grid in own.values())
+    for_limits = for_own + sum(max(0, len(words) - 1) for (words,) in map(dict.values, limits.values()))
+    for_taus = for_limits + len(taus) * (len(TAUS) - 1)
 
     def at_rates(rates: Sequence[float]) -> dict[str, list[Settings]]:
+        steps = {name: {taus[name]: TAUS[0]} if name in taus else {} for name in bases}
+        return {name: [{RATE: rate, **steps[name]} for rate in rates] for name in bases}
+
+    def at_taus(values: Sequence[float]) -> dict[str, list[Settings]]:
+        return at_best({name: {key: [int(tau) for tau in values]} for name, key in taus.items()})
+
+    def at_best(grids: Mapping[str, Grid]) -> dict[str, list[Settings]]:
+        found = {name: best(name) for name in grids}
         return {
-            name: [{RATE: rate} | ({key: TAUS[0]} if key else {}) for rate in rates]
-            for name, key in taus.items()
+            name: [{**settings, **each} for each in combinations(grids[name])]
+            for name, settings in found.items()
+            if settings is not None
         }
 
-    yield Stage(at_rates(RATES), middle + last)
-    yield Stage(at_rates(beyond(RATES, [found[RATE] for found in map(best, bases) if found])), middle + last)
-    yield Stage(
-        {
-            name: [{**found, key: tau} for tau in TAUS[1:]]
-            for name, key in taus.items()
-            if key and (found := best(name))
-        },
-        last,
-    )
-    yield Stage(
-        {
-            name: [{**found, f"strategy.{_LIMIT}": word} for word in words]
-            for name, words in limits.items()
-            if words and (found := best(name))
-        }
-    )
+    yield Stage(at_rates(RATES), for_taus)
+    yield Stage(at_rates(beyond(RATES, [found[RATE] for found in map(best, bases) if found])), for_taus)
+    yield Stage(at_taus(TAUS[1:]), for_limits)
+    bests = [found[key] for name, key in taus.items() if (found := best(name))]
+    yield Stage(at_taus(beyond(sorted(TAUS), bests)), for_limits)
+    yield Stage(at_best(limits), for_own)
+    yield Stage(at_best(own))
 
 
-def beyond(rates: Sequence[float], best: Sequence[float]) -> list[float]:
-    """The rates that the grid grows by: one more on each side at whose edge somebody's best rate lies.
+def beyond(tried: Sequence[float], best: Sequence[float]) -> list[float]:
+    """The values that the grid grows by: one more on each side at whose edge somebody's best value lies.
 
     >>> beyond((0.03, 0.1, 0.2), [0.1, 0.2]), beyond((0.03, 0.1, 0.2), [0.03, 0.2])
     ([0.4], [0.009, 0.4])
     """
-    low = [rates[0] ** 2 / rates[1]] if rates[0] in best else []
-    high = [rates[-1] ** 2 / rates[-2]] if rates[-1] in best else []
-    return [float(f"{rate:.2g}") for rate in low + high]
+    low = [tried[0] ** 2 / tried[1]] if tried[0] in best else []
+    high = [tried[-1] ** 2 / tried[-2]] if tried[-1] in best else []
+    return [float(f"{value:.2g}") for value in low + high]
 
 
 def tau_key(config: Config) -> str | None:

@@ -37,6 +37,7 @@ def config(strategy: str, engine: str) -> Config:
         "federation.cohort": 3,
         "federation.rounds": 2,
         "training.device": "cpu",
+        "engine.wait_seconds": 1200.0,  # Ray starts a process for a node, on however busy a machine
     }
     chosen = {"exchange.up_bits": up, "exchange.down_bits": down, "engine.name": engine}
     return recipe("digits", strategy).changed({**small, **chosen})

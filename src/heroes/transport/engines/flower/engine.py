@@ -287,7 +287,9 @@ class FlowerEngine(Scoring):
         if len(self._clients()) < (self.wanted if self.clock is None else self.least):
             found = f"{len(self._clients())} of {self.wanted} clients"
             there = f"{found} are there after {self.wait_seconds:g} seconds"
-            raise TrainingError(f"too few nodes: {there} (engine.wait_seconds); start more, then resume")
+            raise TrainingError(
+                f"too few nodes: {there}; start more, or raise engine.wait_seconds, then resume"
+            )
         self.wanted = self.least
 
     def _look(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
+from concurrent.futures import thread as pools
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -20,8 +21,9 @@ from heroes.errors import TrainingError, said
 from heroes.transport.engines.flower.client import client_app
 from heroes.transport.opening import Prepare
 
-_START_SECONDS = 120.0  # for Ray to start
+_START_SECONDS = 300.0  # for Ray to start, on a busy machine
 _STOP_SECONDS = 30.0  # for Ray to stop
+_CALM_SECONDS = 3.0  # for Flower to stop by itself when nobody wants the rest
 _LOOK_SECONDS = 0.25  # between two looks whether it has
 
 
@@ -43,8 +45,10 @@ def simulated(clients: int, prepare: Prepare, workers: int) -> Iterator[Link]:
         simulation = _Simulation(clients, prepare, workers, folder)
         try:
             yield Link(simulation.grid(), simulation.check)
-        finally:
-            simulation.stop()
+        except BaseException:
+            simulation.abandon()
+            raise
+        simulation.stop()
 
 
 class _Simulation:
@@ -72,9 +76,25 @@ class _Simulation:
             reason = "it ended" if self._error is None else said(_root(self._error))
             raise TrainingError(f"Flower's simulation cannot go on: {reason}")
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = _STOP_SECONDS) -> None:
         self._over.set()
-        self._thread.join(_STOP_SECONDS)
+        self._thread.join(seconds)
+
+    def abandon(self) -> None:
+        """Stop, and do not wait for clients that train or for processes that Ray still starts.
+
+        Flower's threads do. They are daemons, but Python waits for threads of an executor all the same: on a
+        busy machine for minutes.
+        """
+        self.stop(_CALM_SECONDS)
+        if self._thread.is_alive():
+            import ray
+
+            ray.shutdown()
+            self.stop(_CALM_SECONDS)
+        waited_for: MutableMapping[Thread, Any] = vars(pools)["_threads_queues"]
+        for thread in [thread for thread in waited_for if thread.daemon]:
+            waited_for.pop(thread, None)
 
     def _run(self, clients: int, app: ClientApp, workers: int, folder: str) -> None:
         server = ServerApp()
