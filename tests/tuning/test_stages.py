@@ -106,8 +106,11 @@ def test_best_steps_at_an_edge_give_all_strategies_one_more(edge: int, more: int
     best = {name: at(name, 0.1, edge if name == names[-1] else 20) for name in BASES}
     grown = tries(BASES, best)[3]
     assert {name: [each[tau_key(BASES[name])] for each in tried] for name, tried in grown.items()} == {
-        name: [more] for name in names
+        name: [min(more, getattr(BASES[name].strategy, "tau_max", more))] for name in names
     }
+    assert all(
+        BASES[name].changed(settings) for name, tried in grown.items() for settings in tried
+    )  # each takes it
 
 
 def test_what_a_strategy_says_is_worth_a_try_is_tried_last_at_its_best_settings() -> None:

@@ -7,6 +7,7 @@ way a strategy knows to limit steps, then what it says itself is worth a try. No
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,10 @@ def staged(bases: Mapping[str, Config], best: Best) -> Iterator[Stage]:
         return {name: [{RATE: rate, **steps[name]} for rate in rates] for name in bases}
 
     def at_taus(values: Sequence[float]) -> dict[str, list[Settings]]:
-        return at_best({name: {key: [int(tau) for tau in values]} for name, key in taus.items()})
+        most = {name: getattr(bases[name].strategy, "tau_max", math.inf) for name in taus}
+        return at_best(
+            {name: {key: [int(min(tau, most[name])) for tau in values]} for name, key in taus.items()}
+        )
 
     def at_best(grids: Mapping[str, Grid]) -> dict[str, list[Settings]]:
         found = {name: best(name) for name in grids}

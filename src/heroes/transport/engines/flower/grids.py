@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterator, MutableMapping
-from concurrent.futures import thread as pools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -24,6 +24,7 @@ from heroes.transport.opening import Prepare
 _START_SECONDS = 300.0  # for Ray to start, on a busy machine
 _STOP_SECONDS = 30.0  # for Ray to stop
 _CALM_SECONDS = 3.0  # for Flower to stop by itself when nobody wants the rest
+_ABANDON_SECONDS = 300.0  # for it to stop on a busy machine once its clients were ended
 _LOOK_SECONDS = 0.25  # between two looks whether it has
 
 
@@ -76,25 +77,21 @@ class _Simulation:
             reason = "it ended" if self._error is None else said(_root(self._error))
             raise TrainingError(f"Flower's simulation cannot go on: {reason}")
 
-    def stop(self, seconds: float = _STOP_SECONDS) -> None:
+    def stop(self) -> None:
         self._over.set()
-        self._thread.join(seconds)
+        self._thread.join(_STOP_SECONDS)
 
     def abandon(self) -> None:
-        """Stop, and do not wait for clients that train or for processes that Ray still starts.
+        """Stop, and do not wait for clients that train, or whose processes Ray still starts.
 
-        Flower's threads do. They are daemons, but Python waits for threads of an executor all the same: on a
-        busy machine for minutes.
+        Flower waits for their answers before it stops Ray, on a busy machine for minutes.
         """
-        self.stop(_CALM_SECONDS)
-        if self._thread.is_alive():
-            import ray
-
-            ray.shutdown()
-            self.stop(_CALM_SECONDS)
-        waited_for: MutableMapping[Thread, Any] = vars(pools)["_threads_queues"]
-        for thread in [thread for thread in waited_for if thread.daemon]:
-            waited_for.pop(thread, None)
+        self._over.set()
+        deadline = time.monotonic() + _ABANDON_SECONDS
+        self._thread.join(_CALM_SECONDS)
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            _end_clients()
+            self._thread.join(_LOOK_SECONDS)
 
     def _run(self, clients: int, app: ClientApp, workers: int, folder: str) -> None:
         server = ServerApp()
@@ -119,6 +116,21 @@ class _Simulation:
     def _lead(self, grid: Grid, context: Context) -> None:
         self._grids.put(grid)
         self._over.wait()
+
+
+def _end_clients() -> None:
+    """Kill the processes of Ray that Flower waits for, also those that are still to be started.
+
+    Flower does not hand them out. It does the rest of the stopping itself: a process in which one thread asks Ray for
+    something after another shut it down is ended by Ray, with an exit code of its own.
+    """
+    import ray
+    from flwr.simulation.ray_transport.ray_actor import BasicActorPool
+
+    for pool in [each for each in gc.get_objects() if isinstance(each, BasicActorPool)]:
+        for actor in list(vars(pool)["_future_to_actor"].values()):
+            with suppress(Exception):  # it has just answered
+                ray.kill(actor)
 
 
 def _root(error: BaseException) -> Exception:
