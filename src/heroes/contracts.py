@@ -353,6 +353,7 @@ class Spent(NamedTuple):
     computing: float
     travelling: float
     starting: float = 0.0
+    pausing: float = 0.0
 
 
 class Tracker(Protocol):

@@ -200,6 +200,7 @@ class ClientRecord:
     samples: int | None
     energy: float | None = None  # joules, estimated; None: not known
     start_seconds: float = 0.0  # until the process of a deployed client could train; not part of a transfer
+    pause_seconds: float = 0.0  # Flower's, between two looks; part of the transfer if nobody measured
 
 
 @dataclass(frozen=True)

@@ -22,4 +22,7 @@ def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> 
     rounds = records(tmp_path / "run")
     assert [record["round"] for record in rounds] == [1, 2]
     assert all(answered(record) == {0, 1} for record in rounds)
+    for client in [client for record in rounds for client in record["clients"]]:
+        spent = [client[f"{part}_seconds"] for part in ("start", "compute", "transfer", "pause")]
+        assert min(spent) > 0  # what each node measured itself
     assert [members(service.mark) for service in federation.services] == [[]] * 4

@@ -190,13 +190,13 @@ def test_a_round_seen_from_inside(rivals: list[RunData]) -> None:
     assert round_timeline(rivals[0], 99) is None
 
 
-def test_the_start_of_deployed_clients_is_a_bar_of_its_own(rivals: list[RunData]) -> None:
+def test_start_and_pauses_of_deployed_clients_are_bars_of_their_own(rivals: list[RunData]) -> None:
     last = rivals[0].rows[-1]
-    clients = tuple(replace(client, start_seconds=2.0) for client in last.clients)
+    clients = tuple(replace(client, start_seconds=2.0, pause_seconds=3.0) for client in last.clients)
     figure = round_timeline(replace(rivals[0], rows=(replace(last, clients=clients),)))
     assert figure is not None
     bars = {str(each.get_label()): [bar.get_width() for bar in each] for each in figure.axes[0].containers}
-    assert bars["start"] == [2.0, 2.0]
+    assert (bars["start"], bars["pause"]) == ([2.0, 2.0], [3.0, 3.0])
 
 
 def test_counters_become_a_square_per_snapshot(make_run: Make) -> None:

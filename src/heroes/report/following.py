@@ -209,7 +209,8 @@ def _row(row: RoundRecord) -> dict[str, Any]:
 
 def _timeline(row: RoundRecord) -> dict[str, Any]:
     causes = {lost.client: printable(lost.cause, _NAME) for lost in row.missing}
-    names = ("client", "width", "tau", "start_seconds", "compute_seconds", "transfer_seconds", "waiting")
+    spent = ("start_seconds", "compute_seconds", "transfer_seconds", "pause_seconds", "waiting")
+    names = ("client", "width", "tau", *spent)
     return {
         "round": row.round,
         "duration": row.duration,

@@ -15,6 +15,7 @@ from heroes.report.runs import RunData
 from heroes.report.style import (
     COMPUTE,
     LONGEST_TITLE,
+    PAUSE,
     START,
     TRANSFER,
     WAITING,
@@ -49,10 +50,11 @@ def round_timeline(run: RunData, number: int | None = None) -> Figure | None:
         ("start_seconds", START, ""),
         ("compute_seconds", COMPUTE, ""),
         ("transfer_seconds", TRANSFER, ""),
+        ("pause_seconds", PAUSE, ""),
         ("waiting", WAITING, "////"),
     ):
         length = np.array([getattr(each, key) for each in clients], float)
-        if key == "start_seconds" and not length.any():  # only processes of deployed clients have to start
+        if key in ("start_seconds", "pause_seconds") and not length.any():  # only deployed clients have them
             continue
         axes.barh(
             places,
@@ -140,7 +142,7 @@ def _drawn(clients: Sequence[ClientRecord]) -> tuple[list[ClientRecord], str]:
 
 def _busy(client: ClientRecord) -> float:
     """Seconds until its update was in."""
-    return client.start_seconds + client.compute_seconds + client.transfer_seconds
+    return client.start_seconds + client.compute_seconds + client.transfer_seconds + client.pause_seconds
 
 
 def _described(client: ClientRecord) -> str:

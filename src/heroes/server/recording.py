@@ -135,6 +135,7 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         samples=samples,
         energy=tried.joules.get(a.client),
         start_seconds=spent.starting,
+        pause_seconds=spent.pausing,
     )
 
 

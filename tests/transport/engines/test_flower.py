@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -423,6 +424,12 @@ def test_nonces_do_not_follow_from_the_seed(tiny):
 # real time
 
 
+def parts(client):
+    """All that a client's round is made of."""
+    spent = client.start_seconds + client.compute_seconds + client.transfer_seconds + client.pause_seconds
+    return spent + client.waiting
+
+
 def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_present_are_asked(tiny):
     there, here, _ = tiny(
         cohort=3, joined=[0, 2, 3, 5], wall=WallClock(), wanted=3, flops=lambda assignment: 1e6
@@ -435,8 +442,7 @@ def test_in_real_time_clients_are_as_fast_as_they_were_measured_and_only_those_p
         assert 0 < entry.duration < 60
         for client in entry.clients:
             assert 0 < client.compute_seconds < entry.duration
-            parts = (client.start_seconds, client.compute_seconds, client.transfer_seconds, client.waiting)
-            assert sum(parts) == pytest.approx(entry.duration, abs=0.05)
+            assert parts(client) == pytest.approx(entry.duration, abs=0.05)
     assert 3 <= len(state.measured) <= 4
     assert set(state.measured) <= {0, 2, 3, 5}
     status = there.fleet.status(np.arange(6), 4, 0, state.measured)
@@ -458,8 +464,31 @@ def test_in_real_time_the_start_of_a_clients_process_is_no_transfer(tiny, told, 
     _, entry = run_round(there, here.strategy.begin(0))
     (third,) = [client for client in entry.clients if client.client == 3]
     assert third.start_seconds == found
-    parts = (third.start_seconds, third.compute_seconds, third.transfer_seconds, third.waiting)
-    assert sum(parts) == pytest.approx(entry.duration, abs=0.05)
+    assert parts(third) == pytest.approx(entry.duration, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("told", "found"), [(0.01, 0.01), (1e9, "all"), (-1.0, None), ("long", None), (math.nan, None)]
+)
+def test_in_real_time_a_node_that_measures_the_network_shows_it_apart_from_pauses(tiny, told, found):
+    there, here, grid = tiny(wall=WallClock())
+
+    def slow(message):
+        time.sleep(0.02)
+        return _as(grid.answer(message), network=told)
+
+    grid.instead[103] = lambda message: (
+        slow(message) if message.metadata.message_type == MessageType.TRAIN else grid.answer(message)
+    )
+    _, entry = run_round(there, here.strategy.begin(0))
+    (third,) = [client for client in entry.clients if client.client == 3]
+    assert parts(third) == pytest.approx(entry.duration, abs=0.05)
+    if found == 0.01:
+        assert third.transfer_seconds == 0.01
+        assert third.pause_seconds >= 0.005
+    else:  # it lies, or says nothing: all that is left is called transfer
+        assert third.transfer_seconds >= 0.02
+        assert third.pause_seconds == 0
 
 
 def test_a_process_knows_how_long_it_has_been_there():

@@ -24,6 +24,7 @@ from heroes.transport.engines.flower.messages import (
     tensors_of,
     values_of,
 )
+from heroes.transport.engines.flower.metering import on_network
 from heroes.transport.opening import Prepare
 from heroes.transport.wire import Frame, Parcels, update_frame
 from heroes.transport.workers.keeping import write_model
@@ -79,6 +80,7 @@ def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
             "client": int(node["partition-id"]),
             "keeps": "model-out" in node,
             "width": int(node.get("width", 0)),
+            **on_network(),
         }
     except HeroesError as error:
         answer = {"error": str(error)}
@@ -116,6 +118,7 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
     said_besides = {"trained": round(seconds, 4), "bits": bits}
     said_besides |= {"share": share} if share < 1 else {}
     said_besides |= {} if started is None else {"started": round(started, 4)}
+    said_besides |= on_network()
     return Message(content({**update_frame(update).header, **said_besides}, **groups), reply_to=message)
 
 

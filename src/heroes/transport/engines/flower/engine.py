@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from flwr.app import Message, MessageType
@@ -33,6 +32,7 @@ from heroes.transport.engines.flower.messages import (
     told_fineness,
     values_of,
 )
+from heroes.transport.engines.flower.metering import Ledger
 from heroes.transport.opening import Parts
 from heroes.transport.wire import Frame, Parcels, read_update
 from heroes.transport.workers.pool import cores
@@ -107,6 +107,7 @@ class FlowerEngine(Scoring):
         self._asked: dict[int, float] = {}  # when a node was asked last; infinity: never again
         self._open: dict[str, _Sent] = {}  # messages that nobody answered yet
         self._strays: list[Update] = []  # answers to earlier rounds
+        self._ledger = Ledger()
 
     # one round
 
@@ -237,14 +238,15 @@ class FlowerEngine(Scoring):
 
     def _measure(self, sent: _Sent, reply: Message) -> Spent | None:
         """Tell the clock how long the client computed, if it says so, and how long the rest took."""
-        assignment, round_trip, values = sent.assignment, time.monotonic() - sent.at, values_of(reply.content)
-        trained = _seconds(values.get("trained"), round_trip)
-        if self.clock is None or assignment is None or trained is None:
+        assignment, round_trip = sent.assignment, time.monotonic() - sent.at
+        spent = self._ledger.spent(sent.node, values_of(reply.content), round_trip)
+        if self.clock is None or assignment is None or spent is None:
             return None
-        moved, besides = assignment.bytes_down + assignment.bytes_up, round_trip - trained
-        self.clock.note(Measurement(assignment.client, self.flops(assignment), trained, moved, besides))
-        started = _seconds(values.get("started"), besides) or 0.0
-        return Spent(trained, besides - started, started)
+        moved, besides = assignment.bytes_down + assignment.bytes_up, round_trip - spent.computing
+        self.clock.note(
+            Measurement(assignment.client, self.flops(assignment), spent.computing, moved, besides)
+        )
+        return spent
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:
         """The clients that are no longer waited for."""
@@ -330,6 +332,7 @@ class FlowerEngine(Scoring):
             self._tell(f"client {node.client} is at another node from here on")
             self._nodes[number], self._asked[number] = None, math.inf
         self._nodes[sent.node] = node
+        self._ledger.open(sent.node, values.get("network"))
 
     def _tell(self, what: str) -> None:
         if self.progress is not None:
@@ -388,11 +391,6 @@ class FlowerEngine(Scoring):
         troubles += [f"client {client} did not answer" for client in messages.values()]
         if troubles:
             raise TrainingError(f"the final model is not everywhere: {'; '.join(troubles)}")
-
-
-def _seconds(told: Any, most: float) -> float | None:
-    """What a node says it took, if that can be."""
-    return told if isinstance(told, float) and 0.0 <= told <= most else None
 
 
 def _is_strange(reply: Message) -> bool:

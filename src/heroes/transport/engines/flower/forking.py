@@ -24,14 +24,19 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.cli.flower_supernode import flower_supernode
+from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.runtime.run_clientapp import run_clientapp
 
+from heroes.transport.engines.flower.metering import METERS, Meter
+
 _LOOK_SECONDS = "0.1"  # between two looks for a task
+_MOVES = ("PullObject", "PushObject", "PushMessages", "ConfirmMessageReceived")  # what moves a message
 
 
 def serve(arguments: Sequence[str]) -> int:
     """Run a SuperNode, with arguments of flower-supernode, and its tasks; its exit code when it has ended."""
     address = _runtime_address(arguments)
+    METERS.append(Meter())
     gc.freeze()  # a collection in one process would copy what all share
     supernode = forked(partial(_supernode, arguments))
     signal.signal(signal.SIGTERM, _leave)
@@ -52,6 +57,8 @@ def _runtime_address(arguments: Sequence[str]) -> str:
 
 def _supernode(arguments: Sequence[str]) -> None:
     sys.argv = ["flower-supernode", *arguments, "--isolation", "process"]
+    for name in _MOVES:
+        setattr(FleetHttpClient, name, METERS[-1].counting(getattr(FleetHttpClient, name)))
     flower_supernode()
 
 

@@ -121,8 +121,8 @@ class _Simulation:
 def _end_clients() -> None:
     """Kill the processes of Ray that Flower waits for, also those that are still to be started.
 
-    Flower does not hand them out. It does the rest of the stopping itself: a process in which one thread asks Ray for
-    something after another shut it down is ended by Ray, with an exit code of its own.
+    Flower does not hand them out. It does the rest of the stopping itself: a process in which one thread asks
+    Ray for something after another shut it down is ended by Ray, with an exit code of its own.
     """
     import ray
     from flwr.simulation.ray_transport.ray_actor import BasicActorPool
