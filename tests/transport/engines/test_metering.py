@@ -10,6 +10,8 @@ from heroes.contracts import Spent
 from heroes.transport.engines.flower.forking import ended, forked
 from heroes.transport.engines.flower.metering import METERS, Ledger, Meter, on_network
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
 
 def test_requests_at_the_same_time_count_once() -> None:
     meter, together = Meter(), Barrier(3)

@@ -9,12 +9,14 @@ from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN, SPEED_UP
 from heroes.report.measures import Spread
 from heroes.report.page import ABSENT
 from heroes.report.runs import Group
+from heroes.settings.tuned_files import shipped
 from heroes.strategies.registry import DEFAULT, PAPER
 from heroes.studies.figures import Chapter
 from heroes.studies.telling.evidence import Evidence
 from heroes.studies.telling.markdown import grid, less_traffic
 from heroes.studies.telling.pictures import common_target, drawings
 from heroes.studies.telling.trust import seeds_of
+from heroes.tuning.grids import label
 
 SEEDS = 3  # fewer are no table to lead with
 LEADING = ("accuracy", "field")  # the first of these figures that has them
@@ -129,9 +131,17 @@ def _field(chapter: Chapter, found: Comparison) -> list[str]:
         "waiting",
         f"{metric.name} in the end",
         *(f"width {w:g}" for w in widths),
+        "tuned",
     ]
-    rows = [(_rank(found, group, target), _field_row(found, group, target, widths)) for group in found.groups]
-    return grid(header, [row for _, row in sorted(rows, key=lambda each: each[0])])
+    tuned = shipped(chapter.plan.experiment)
+    rows = {
+        _rank(found, group, target): (
+            *_field_row(found, group, target, widths),
+            label(tuned.get(group.label, {})),
+        )
+        for group in found.groups
+    }
+    return grid(header, [rows[rank] for rank in sorted(rows)])
 
 
 def _rank(found: Comparison, group: Group, target: float | None) -> tuple[bool, float, str]:
