@@ -130,7 +130,10 @@ def test_a_trial_that_failed_or_was_never_tested_is_the_worst(tmp_path: Path) ->
             found.book.add(result_of(trial, rows, 1.0, failed))
     made(found, lambda trial: pytest.fail("it was made again"))
     best, *others = found.candidates("fedavg")
-    assert (best.settings, best.score) == ({RATE: 0.3}, pytest.approx(0.16))  # from a fifth of the budget on
+    assert (best.settings, best.score) == (
+        {RATE: 0.3},
+        pytest.approx(0.18),
+    )  # up to a fifth of the budget a line
     assert [each.score for each in others] == [None, None]
     assert "| failed |" in markdown(tables(found), "heroes tune")
 
