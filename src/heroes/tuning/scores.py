@@ -1,8 +1,8 @@
 """What a trial came to: the score by which settings are chosen.
 
-It is the mean score of the model over the virtual budget, on straight lines from test to test. At the start it
-is 0, or the worst of all where lower is better. So speed counts as well as what is reached in the end, rounds
-of different lengths and tests of different frequency are treated alike, and one lucky test decides little.
+It is the mean score of the model over the virtual budget, on straight lines from test to test. At the start
+it is 0, or the worst of all where lower is better. So speed counts as well as what is reached in the end,
+rounds of different lengths are treated alike, and one lucky test decides little.
 """
 
 from __future__ import annotations
