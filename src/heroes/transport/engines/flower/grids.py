@@ -127,7 +127,7 @@ def _end_clients() -> None:
     import ray
     from flwr.simulation.ray_transport.ray_actor import BasicActorPool
 
-    for pool in [each for each in gc.get_objects() if isinstance(each, BasicActorPool)]:
+    for pool in [each for each in gc.get_objects() if type(each) is BasicActorPool]:
         for actor in list(vars(pool)["_future_to_actor"].values()):
             with suppress(Exception):  # it has just answered
                 ray.kill(actor)
