@@ -7,6 +7,7 @@ from typing import Any
 
 from heroes.settings.config import flat
 from heroes.settings.recipes import recipe
+from heroes.strategies.registry import DEFAULT
 from heroes.studies.plans import Plan
 from heroes.studies.tables import Outcome, table
 from heroes.studies.telling.evidence import Evidence
@@ -52,8 +53,9 @@ def _defaults(plan: Plan) -> Iterator[str]:
 
 
 def _tried(plan: Plan) -> list[str]:
-    """The settings that rows change."""
-    return list(dict.fromkeys(key for row in plan.table.values() for key in row if key != "strategy"))
+    """The settings that rows of the default strategy change."""
+    rows = [row for row in plan.table.values() if row.get("strategy", DEFAULT) == DEFAULT]
+    return list(dict.fromkeys(key for row in rows for key in row if key != "strategy"))
 
 
 def _settings(plan: Plan, label: str, keys: Sequence[str]) -> Mapping[str, Any]:
