@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from heroes.messages import (
     Assignment,
     Cohort,
     Facts,
-    Floats,
     Integers,
     Lost,
     Plan,
@@ -34,6 +33,7 @@ from heroes.messages import (
     Update,
 )
 from heroes.slices.cuts import Cut
+from heroes.timing import Timing
 
 M = TypeVar("M")
 Known = Mapping[int, tuple[float, ...]]  # what was measured of clients, as `ServerState.measured` has it
@@ -334,28 +334,6 @@ class Engine(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """What a client did: FLOPs in `training` seconds, above 0, and `moved` bytes in `besides` seconds."""
-
-    client: int
-    flops: float
-    training: float
-    moved: int
-    besides: float
-    weight: float = 0.5  # of this measurement in the running mean
-    first: tuple[float, float] | None = None  # FLOP/s and seconds besides that the mean starts from, if any
-
-
-class Spent(NamedTuple):
-    """The seconds that a client spent on each part of a round."""
-
-    computing: float
-    travelling: float
-    starting: float = 0.0
-    pausing: float = 0.0
-
-
 class Tracker(Protocol):
     """Hears of a run as it happens, and tells others: a file, a dashboard."""
 
@@ -377,24 +355,6 @@ class Tracker(Protocol):
 
     def end(self) -> None:
         """The run is over, however it ended."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What a round took: its duration T, and when the server heard of each client, in plan order.
-
-    `finished` is at most T. `spent` is what clients spent their seconds on, if that was measured. `measured`
-    is what was learned of clients, late ones too, in the order it was heard.
-    """
-
-    duration: float
-    finished: Floats
-    spent: Mapping[int, Spent] = field(default_factory=dict)
-    measured: tuple[Measurement, ...] = ()
-
-    @property
-    def waiting(self) -> Floats:
-        return self.duration - self.finished
 
 
 class Clock(Protocol):

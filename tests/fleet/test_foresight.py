@@ -10,7 +10,6 @@ import torch
 from representatives import representatives, steps
 
 import heroes
-from heroes.contracts import Measurement
 from heroes.errors import ConfigError
 from heroes.federation import Stop
 from heroes.fleet import FLEETS, Fleet, Foreseen, Today, VirtualClock
@@ -23,6 +22,7 @@ from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
 from heroes.strategies.base import SameTau
 from heroes.strategies.registry import BUILT_IN
+from heroes.timing import Measurement
 
 EXPECTED = {"fleet.foresight": "expected"}
 PAPER = Fleet(FLEETS["paper"], 8, 1)

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from heroes.contracts import Known, Measurement
+from heroes.contracts import Known
 from heroes.messages import Floats
+from heroes.timing import Measurement
 
 _PRIOR = (
     0.1  # how far bytes must have differed, as a share of them, for what a byte takes to be believed by half

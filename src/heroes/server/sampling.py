@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from heroes.contracts import Outcome, Sampler, Timing
+from heroes.contracts import Outcome, Sampler
 from heroes.errors import ConfigError, TrainingError
 from heroes.messages import Integers, Plan, ServerState
 from heroes.planning.oort import Oort
+from heroes.timing import Timing
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from safetensors.torch import load_file
 
 import heroes
 from heroes import flower_app
-from heroes.contracts import Measurement
 from heroes.errors import ConfigError, ExchangeError, RunFolderError, TrainingError
 from heroes.federation import Policy
 from heroes.fleet.availability import Connected
@@ -47,6 +46,7 @@ from heroes.rounds import run_round
 from heroes.settings.recipes import recipe
 from heroes.slices.exchange import pack_tensors, unpack_tensors
 from heroes.strategies.registry import PAPER
+from heroes.timing import Measurement
 from heroes.transport.engines import flower
 from heroes.transport.engines.flower import FlowerEngine, client_app, engine
 from heroes.transport.engines.flower.client import age

@@ -6,13 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from flwr.app import Message, MessageType
 
 from heroes.client.training import Trainer, one_thread
-from heroes.contracts import Measurement, Spent
 from heroes.data.datasets import Progress
 from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, ExchangeError, TrainingError, printable, said
@@ -20,21 +19,18 @@ from heroes.fleet.faults import Mask
 from heroes.fleet.wall import WallClock
 from heroes.messages import Assignment, Lost, Task, Tensors, Update
 from heroes.slices.exchange import pack_tensors
+from heroes.timing import Measurement, Spent
+from heroes.transport.engines.flower.answers import is_strange, read_answer
 from heroes.transport.engines.flower.grids import Link, simulated
 from heroes.transport.engines.flower.messages import (
     content,
-    data_of,
     digest_of,
-    forged,
     joined,
     order_of,
-    tensors_of,
-    told_fineness,
     values_of,
 )
 from heroes.transport.engines.flower.metering import Ledger
 from heroes.transport.opening import Parts
-from heroes.transport.wire import Frame, Parcels, read_update
 from heroes.transport.workers.pool import cores
 from heroes.transport.workers.scoring import Scoring
 
@@ -42,7 +38,6 @@ _SHORT, _LONG = 0.01, 0.25  # seconds between two looks for messages
 _QUIET_SECONDS = 3.0  # of waiting for nodes, before anybody is told
 _ASK_AGAIN_SECONDS = 60.0  # after which a node that could not say who it is gets another chance
 _KEEP = f"{MessageType.QUERY}.keep"
-_EXTRAS = 2**14  # bytes that extras may have beyond those of the model: more than those that are built in
 
 
 @dataclass(frozen=True)
@@ -170,7 +165,7 @@ class FlowerEngine(Scoring):
 
         A node that was restarted, or kept another run's configuration, does not know it.
         """
-        if sent.told or sent.assignment is None or not _is_strange(reply):
+        if sent.told or sent.assignment is None or not is_strange(reply):
             return False
         task = make_task(sent.assignment)
         order = self._order(task, self._joined(task.tensors), sent.node, config=self.config)
@@ -191,7 +186,7 @@ class FlowerEngine(Scoring):
         if self._told(sent, reply, make_task):
             return
         del waiting[assignment.client]
-        found = self._read(assignment, reply, lambda: make_task(assignment).tensors)
+        found = read_answer(assignment, reply, lambda: make_task(assignment).tensors)
         if isinstance(found, Update) and self.clock is not None:
             self.clock.hear(assignment.client, self._measure(sent, reply))
         yield found
@@ -202,39 +197,10 @@ class FlowerEngine(Scoring):
         Its client was slower than expected, and the clock is told.
         """
         assert sent.assignment is not None
-        found = self._read(sent.assignment, reply, None)
+        found = read_answer(sent.assignment, reply, None)
         if isinstance(found, Update):
             self._measure(sent, reply)
             yield found
-
-    def _read(
-        self, assignment: Assignment, reply: Message, received: Callable[[], Tensors] | None
-    ) -> Update | Lost:
-        """What a node answered, as an update if its tensors can be unpacked."""
-        client = assignment.client
-        if reply.has_error():
-            return Lost(client, printable(f"Flower says: {' '.join(str(reply.error.reason).split())}", 300))
-        try:
-            values = values_of(reply.content)
-            if values.get("stranger"):
-                return Lost(client, "its node does not know the configuration", arrived=True)
-            if "error" in values:
-                return Lost(client, printable(str(values["error"]), 300))
-            update = read_update(Frame(values, {}))
-            if received is None:  # whatever it says of itself, it is this assignment's
-                return replace(update, client=client, round=assignment.round, nonce=assignment.nonce)
-            if (why := forged(update, assignment)) is not None:
-                return Lost(client, why, "forged", arrived=True)
-            sent = received()
-            shapes = {name: tuple(tensor.shape) for name, tensor in sent.items()}
-            bits, share = told_fineness(values, assignment)
-            update = replace(update, tensors=tensors_of(reply.content, "tensors", shapes, bits, sent, share))
-            if (extras := data_of(reply.content, "extras")) is not None:
-                most = _EXTRAS + sum(tensor.nbytes for tensor in sent.values())
-                update = replace(update, extras=Parcels(most).unwrap(np.frombuffer(extras, np.uint8)).tensors)
-            return update
-        except Exception as error:  # whatever a node may send
-            return Lost(client, f"its answer is malformed: {said(error)}", arrived=True)
 
     def _measure(self, sent: _Sent, reply: Message) -> Spent | None:
         """Tell the clock how long the client computed, if it says so, and how long the rest took."""
@@ -391,14 +357,6 @@ class FlowerEngine(Scoring):
         troubles += [f"client {client} did not answer" for client in messages.values()]
         if troubles:
             raise TrainingError(f"the final model is not everywhere: {'; '.join(troubles)}")
-
-
-def _is_strange(reply: Message) -> bool:
-    """Whether a node answered that it does not know the configuration of its task."""
-    try:
-        return not reply.has_error() and values_of(reply.content).get("stranger") is True
-    except ExchangeError:
-        return False
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
-from heroes.contracts import Spent
+from heroes.timing import Spent
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
