@@ -25,4 +25,5 @@ def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> 
     for client in [client for record in rounds for client in record["clients"]]:
         spent = [client[f"{part}_seconds"] for part in ("start", "compute", "transfer", "pause")]
         assert min(spent) > 0  # what each node measured itself
+        assert 100e6 < client["memory"] < 2e9
     assert [members(service.mark) for service in federation.services] == [[]] * 4
