@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -182,7 +183,12 @@ def _run_in_processes(todo: list[Planned], jobs: int, quiet: bool) -> None:
         return None
 
     if not quiet:
-        err_console.print(f"{len(todo)} runs, {jobs} at a time")
+        where = shlex.quote(str(todo[0].folder.parent))
+        err_console.print(
+            f"{len(todo)} runs, {jobs} at a time; heroes watch {where} shows them",
+            markup=False,
+            soft_wrap=True,
+        )
     with ThreadPoolExecutor(jobs) as pool:
         failed = [answer for answer in pool.map(work, todo) if answer is not None]
     if failed:
