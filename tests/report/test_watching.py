@@ -332,6 +332,17 @@ def test_the_table_is_sorted_by_what_is_pressed(make_run: Make, chromium: Browse
         assert page.ask("document.querySelector('[aria-sort]').getAttribute('aria-sort')") == "descending"
 
 
+def test_marks_on_an_axis_differ_also_where_values_hardly_do(make_run: Make, chromium: Browser) -> None:
+    folder = make_run("run", [0.5])
+    write_records(folder, [replace(record(n, 0.5), loss=2.32 + n / 5000) for n in (1, 2, 3)])
+    with served(folder) as server, chromium.tab() as page:
+        page.open(server.url)
+        page.wait("document.querySelectorAll('#loss text').length", lambda count: count > 4)
+        marks = page.ask("[...document.querySelectorAll('#loss text')].map(text => text.textContent)")
+        assert len(set(marks)) == len(marks)
+        assert "2.3204" in marks
+
+
 def test_nodes_have_names_and_memory_and_simulated_clients_neither(make_run: Make, chromium: Browser) -> None:
     folder = make_run("run", [0.5])
     titles = "[...document.querySelectorAll('#clients thead th')].map(th => th.textContent)"
