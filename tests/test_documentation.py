@@ -16,6 +16,7 @@ import heroes
 import heroes.cli.commands  # which defines them
 from heroes import contracts
 from heroes.cli.app import app
+from heroes.runs.moment import Moment
 from heroes.settings import recipes
 
 ROOT = Path(__file__).parent.parent
@@ -128,6 +129,15 @@ def public() -> Iterator[tuple[str, Any, str]]:
             yield name, found, found.__doc__ or ""
     yield from methods(heroes.Run, "model", "export")
     yield from methods(heroes.Config, "changed", "with_strategy", "differs")
+    yield from methods(Moment, "model")
+    for module in (heroes.data, heroes.report):  # which the reference has by name
+        page = (ROOT / "docs" / "reference" / f"{module.__name__.partition('.')[2]}.rst").read_text()
+        for kind, name in re.findall(r"auto(function|class):: (\w+)", page):
+            found = getattr(module, name)
+            shown = [each for each in vars(found) if not each.startswith("_")] if kind == "class" else []
+            yield from methods(found, *shown)
+            if kind == "function":
+                yield name, found, found.__doc__ or ""
     for name, function in of_module(recipes, inspect.isfunction):
         yield name, function, f"{function.__doc__} {recipes.__doc__}"
     for _, found in of_module(contracts, inspect.isclass):
