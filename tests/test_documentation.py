@@ -2,15 +2,21 @@
 
 import inspect
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
 import pytest
+import typer
 
 import heroes
+import heroes.cli.commands  # which defines them
 from heroes import contracts
+from heroes.cli.app import app
+from heroes.runs.moment import Moment
 from heroes.settings import recipes
 
 ROOT = Path(__file__).parent.parent
@@ -57,6 +63,65 @@ def test_every_page_is_in_the_site() -> None:
     assert there == named
 
 
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of every `heroes` command in the console blocks of a page."""
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            if (found := re.match(r"(?:mpiexec -n \d+ )?heroes (.*?)( [|>:&]|\s+#|$)", line)) is not None:
+                yield shlex.split(found[1])
+
+
+def misread(words: list[str]) -> str | None:
+    """What is wrong with a command, if it cannot be understood."""
+    command, rest = typer.main.get_command(app), list(words)
+    while isinstance(command, click.Group):
+        if not rest or (found := command.commands.get(rest[0])) is None:
+            return None if rest == ["--version"] else f"no such command: {' '.join(words)}"
+        command, rest = found, rest[1:]
+    try:
+        command.make_parser(click.Context(command, **command.context_settings)).parse_args(rest)
+    except click.UsageError as error:
+        return f"{' '.join(words)}: {error.format_message()}"
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_in_the_pages_is_one(page: Path) -> None:
+    wrong = [misread(words) for words in commands(page.read_text(encoding="utf-8"))]
+    assert [each for each in wrong if each is not None] == []
+
+
+def test_a_wrong_command_is_found() -> None:
+    text = "```console\nheroes run digits --speed 3  # fast\nheroes trian x\nheroes list | head\n```\n"
+    said = [misread(words) for words in commands(text)]
+    assert said[0] is not None
+    assert "'--speed'" in said[0]
+    assert said[1:] == ["no such command: trian x", None]
+
+
+WISHES = {
+    "export": "--width --max-bytes --max-flops",
+    "run": "--own --track",
+    "compare": "--latex --until-accuracy",
+    "watch": "",
+    "resume": "",
+    "flower keys": "--systemd --name",
+    "flower init": "",
+    "flower node": "",
+}
+
+
+def test_the_cookbook_has_every_wish_with_its_command() -> None:
+    page = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    said = [" ".join(words) for words in commands(page)]
+    for command, options in WISHES.items():
+        mine = " ".join(line for line in said if line.startswith(command))
+        assert mine, command
+        assert [option for option in options.split() if option not in mine] == []
+    for heading in ("Stop early", "Count energy", "Look at it in pandas", "Work in a notebook", "Deploy it"):
+        assert f"\n## {heading}\n" in page
+
+
 def public() -> Iterator[tuple[str, Any, str]]:
     """Every public function by name, and the text in which its arguments should be named."""
     for name in heroes.__all__:
@@ -64,6 +129,15 @@ def public() -> Iterator[tuple[str, Any, str]]:
             yield name, found, found.__doc__ or ""
     yield from methods(heroes.Run, "model", "export")
     yield from methods(heroes.Config, "changed", "with_strategy", "differs")
+    yield from methods(Moment, "model")
+    for module in (heroes.data, heroes.report):  # which the reference has by name
+        page = (ROOT / "docs" / "reference" / f"{module.__name__.partition('.')[2]}.rst").read_text()
+        for kind, name in re.findall(r"auto(function|class):: (\w+)", page):
+            found = getattr(module, name)
+            shown = [each for each in vars(found) if not each.startswith("_")] if kind == "class" else []
+            yield from methods(found, *shown)
+            if kind == "function":
+                yield name, found, found.__doc__ or ""
     for name, function in of_module(recipes, inspect.isfunction):
         yield name, function, f"{function.__doc__} {recipes.__doc__}"
     for _, found in of_module(contracts, inspect.isclass):

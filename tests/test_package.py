@@ -5,11 +5,14 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from patience import patience
 from safetensors.torch import load_file
 from torch import nn
@@ -45,6 +48,35 @@ def test_the_version_is_the_same_everywhere() -> None:
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert told == heroes.__version__
     assert f"\nversion: {told}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def needed(name: str) -> set[str]:
+    """The packages that come with one, itself included."""
+    found, left = set[str](), [name]
+    while left:
+        each = left.pop()
+        if each in found:
+            continue
+        found.add(each)
+        asked = map(Requirement, metadata.requires(each) or [])
+        left += [canonicalize_name(r.name) for r in asked if not r.marker or r.marker.evaluate({"extra": ""})]
+    return found
+
+
+def test_a_core_install_is_fewer_than_fifteen_packages_besides_torch() -> None:
+    """`make run` installs it; the extras are for the rest."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    core = set[str]().union(*(needed(canonicalize_name(Requirement(each).name)) for each in told))
+    assert len(core - needed("torch")) < 15
+
+
+def test_every_extra_is_in_the_table_with_what_it_weighs() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "install.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    named = [line.split("`")[1] for line in rows]
+    assert sorted(named) == sorted(set(extras) - {"dev", "dev-slow"})
+    assert all(" MB" in line for line in rows)
 
 
 def test_the_page_on_citing_is_up_to_date() -> None:

@@ -201,6 +201,8 @@ class ClientRecord:
     energy: float | None = None  # joules, estimated; None: not known
     start_seconds: float = 0.0  # until the process of a deployed client could train; not part of a transfer
     pause_seconds: float = 0.0  # Flower's, between two looks; part of the transfer if nobody measured
+    memory: int | None = None  # bytes that all processes of a deployed client's node held; None: not known
+    name: str = ""  # of its node, if it has one
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,14 @@ class Measurement:
 
 
 class Spent(NamedTuple):
-    """The seconds that a client spent on each part of a round."""
+    """The seconds that a client spent on each part of a round, and what its node said of itself."""
 
     computing: float
     travelling: float
     starting: float = 0.0
     pausing: float = 0.0
+    memory: int | None = None  # bytes
+    name: str = ""
 
 
 @dataclass(frozen=True)

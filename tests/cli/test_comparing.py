@@ -49,6 +49,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert "heroes" in done.stdout
     assert "fedavg" in done.stdout
+    assert f"2 runs, 2 at a time; heroes watch {folder} shows them" in done.stderr
     return folder
 
 

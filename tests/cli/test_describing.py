@@ -54,7 +54,7 @@ def test_the_labels_of_the_clients_are_drawn(tmp_path: Path) -> None:
         (["model", "cnnn"], "did you mean 'cnn'?"),
         (["model", "cnn", "--rank-ratio", "0"], "--rank-ratio is 0"),
         (["fleet", "papers"], "did you mean 'paper'?"),
-        (["fleet", "gone.csv"], "cannot read the fleet 'gone.csv'"),
+        (["fleet", "gone.csv"], "cannot read the fleet 'gone.csv': No such file or directory\n"),
         (["data", "get", "cifar"], "did you mean 'cifar10'?"),
         (["data", "get", "imagenet100"], "--from"),
         (["data", "get", "cifar10", "--from", "nowhere"], "nowhere"),

@@ -209,7 +209,7 @@ def test_named_nodes_have_keys_and_units_by_name(starters: Path) -> None:
     }
     unit = (starters / "systemd" / "heroes-garage.service").read_text()
     assert "/etc/heroes/garage.key" in unit
-    assert "partition-id=1" in unit
+    assert """--node-config 'partition-id=1 name="garage"'""" in unit
 
 
 def test_systemd_finds_nothing_wrong_with_the_units(starters: Path, tmp_path: Path) -> None:

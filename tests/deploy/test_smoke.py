@@ -7,11 +7,14 @@ import pytest
 from deployed_app import answered, make_app, run_to_the_end, settings
 from loopback import Federation, members, records
 
+from heroes.cli import flower_units as units
+
 
 @pytest.mark.timeout(600)
 def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> None:
     command = (sys.executable, "-m", "heroes.cli", "flower", "node")
-    with Federation(tmp_path / "federation", node_command=command) as federation:
+    named = units.node_config("kitchen", 0).partition(" ")[2]
+    with Federation(tmp_path / "federation", node_command=command, node_config=lambda _: named) as federation:
         federation.superlink()
         for number in range(2):
             federation.supernode(number)
@@ -25,4 +28,6 @@ def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> 
     for client in [client for record in rounds for client in record["clients"]]:
         spent = [client[f"{part}_seconds"] for part in ("start", "compute", "transfer", "pause")]
         assert min(spent) > 0  # what each node measured itself
+        assert 100e6 < client["memory"] < 2e9
+        assert client["name"] == "kitchen"
     assert [members(service.mark) for service in federation.services] == [[]] * 4

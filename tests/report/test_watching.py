@@ -332,6 +332,39 @@ def test_the_table_is_sorted_by_what_is_pressed(make_run: Make, chromium: Browse
         assert page.ask("document.querySelector('[aria-sort]').getAttribute('aria-sort')") == "descending"
 
 
+def test_marks_on_an_axis_differ_also_where_values_hardly_do(make_run: Make, chromium: Browser) -> None:
+    folder = make_run("run", [0.5])
+    write_records(folder, [replace(record(n, 0.5), loss=2.32 + n / 5000) for n in (1, 2, 3)])
+    with served(folder) as server, chromium.tab() as page:
+        page.open(server.url)
+        page.wait("document.querySelectorAll('#loss text').length", lambda count: count > 4)
+        marks = page.ask("[...document.querySelectorAll('#loss text')].map(text => text.textContent)")
+        assert len(set(marks)) == len(marks)
+        assert "2.3204" in marks
+
+
+def test_nodes_have_names_and_memory_and_simulated_clients_neither(make_run: Make, chromium: Browser) -> None:
+    folder = make_run("run", [0.5])
+    titles = "[...document.querySelectorAll('#clients thead th')].map(th => th.textContent)"
+    with served(folder) as server, chromium.tab() as page:
+        page.open(server.url)
+        page.wait(ROWS)
+        assert not {"name", "memory"} & set(page.ask(titles))
+        first, second = record(2).clients
+        nodes = (replace(first, name="kitchen", memory=311_000_000), replace(second, name="garage"))
+        append(folder, replace(record(2), clients=nodes))
+        append(folder, replace(record(3), missing=(Lost(0, "gone", "late"),)))  # the name is still known
+        page.wait(
+            "document.getElementById('log').textContent", lambda text: "client 0 (kitchen): late" in text
+        )
+        assert page.ask(titles)[:2] == ["client ↑", "name"]
+        assert page.ask(titles)[-1] == "memory"
+        row = "[...document.querySelector('#clients tbody tr').cells].map(td => td.textContent)"
+        assert (page.ask(row)[1], page.ask(row)[-1]) == ("kitchen", "311 MB")
+        page.ask("[...document.querySelectorAll('th button')].at(-1).click()")
+        assert page.ask(row)[1] == "garage"  # which says nothing of its memory
+
+
 EVIL = "<img src=x onerror=document.title=1><script>document.title=1</script>"
 
 
@@ -339,7 +372,12 @@ def test_names_and_reasons_are_text_and_broken_runs_are_said(
     make_run: Make, chromium: Browser, tmp_path: Path
 ) -> None:
     folder = make_run("run", [0.5], strategy="heroes")
-    text = (folder / "records.jsonl").read_text().replace("board-1", EVIL)
+    text = (
+        (folder / "records.jsonl")
+        .read_text()
+        .replace("board-1", EVIL)
+        .replace('"name": ""', f'"name": "{EVIL}"')
+    )
     (folder / "records.jsonl").write_text(text)
     append(folder, replace(record(2), missing=(Lost(0, EVIL, EVIL),), metric=EVIL[:36]))
     with served(folder) as server, chromium.tab() as page:

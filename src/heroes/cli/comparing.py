@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ import typer
 from heroes.cli import launch, options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, status
-from heroes.cli.progress import rounds_in_progress
+from heroes.cli.progress import Together, rounds_in_progress, runs_in_progress
 from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError
 from heroes.report import (
     Comparison,
@@ -164,6 +165,8 @@ def _run_in_processes(todo: list[Planned], jobs: int, quiet: bool) -> None:
     """Each run as `heroes run` in a process of its own; an interrupt reaches them all."""
     from heroes.transport.workers.pool import cores
 
+    together = Together({job.folder: job.config.federation.rounds for job in todo})
+
     def work(job: Planned) -> tuple[int, str] | None:
         job.folder.mkdir(parents=True, exist_ok=True)
         (job.folder / "planned.toml").write_text(whole_file(job.config), encoding="utf-8")
@@ -175,6 +178,7 @@ def _run_in_processes(todo: list[Planned], jobs: int, quiet: bool) -> None:
         if done.returncode != 0:
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
             return done.returncode, last.removeprefix("error: ")
+        together.over.add(job.folder)
         if not quiet:
             came = json.loads(done.stdout)
             score = Metric(came["metric"]).text(came["score"])
@@ -182,8 +186,13 @@ def _run_in_processes(todo: list[Planned], jobs: int, quiet: bool) -> None:
         return None
 
     if not quiet:
-        err_console.print(f"{len(todo)} runs, {jobs} at a time")
-    with ThreadPoolExecutor(jobs) as pool:
+        where = shlex.quote(str(todo[0].folder.parent))
+        err_console.print(
+            f"{len(todo)} runs, {jobs} at a time; heroes watch {where} shows them",
+            markup=False,
+            soft_wrap=True,
+        )
+    with runs_in_progress(together, quiet), ThreadPoolExecutor(jobs) as pool:
         failed = [answer for answer in pool.map(work, todo) if answer is not None]
     if failed:
         mistake = all(code == ConfigError.exit_code for code, _ in failed)

@@ -187,7 +187,8 @@ def _commands(folder: Path, names: Mapping[str, int], hosts: list[str], first: i
         "",
         f"start each node on its machine (here {one}):",
         f"  heroes flower node --superlink {address} --root-certificates {where}/ca.crt \\",
-        f"    --auth-supernode-private-key {where}/{one}.key --node-config partition-id={number}",
+        f"    --auth-supernode-private-key {where}/{one}.key \\",
+        f"    --node-config {shlex.quote(units.node_config(one, number))}",
     ]
 
 

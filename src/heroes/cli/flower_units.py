@@ -7,6 +7,7 @@ machines. Nodes come through the gate, an nginx that lets nothing through but wh
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
@@ -54,6 +55,15 @@ def address(host: str) -> str:
     return f"[{host}]:{PORT}" if ":" in host else f"{host}:{PORT}"
 
 
+def node_config(name: str, number: int) -> str:
+    """What a node says of itself, as Flower reads it.
+
+    >>> node_config("kitchen", 0)
+    'partition-id=0 name="kitchen"'
+    """
+    return f'partition-id={number} name="{name}"'
+
+
 def _superlink(listen: str, keys: PurePosixPath) -> list[str]:
     """The SuperLink's command."""
     return [
@@ -69,13 +79,15 @@ def _node(name: str, number: int, host: str, keys: PurePosixPath) -> list[str]:
     return [
         *("heroes", "flower", "node", "--superlink", address(host)),
         *("--root-certificates", f"{keys}/ca.crt", "--auth-supernode-private-key", f"{keys}/{name}.key"),
-        *("--node-config", f"partition-id={number}"),
+        *("--node-config", node_config(name, number)),
     ]
 
 
 def _unit(name: str, command: list[str]) -> str:
     program, *words = command
-    options = "".join(f" \\\n  {word}" if word.startswith("--") else f" {word}" for word in words)
+    options = "".join(
+        f" \\\n  {word}" if word.startswith("--") else f" {shlex.quote(word)}" for word in words
+    )
     environment = "\n".join(f"Environment={key}={value}" for key, value in ENVIRONMENT.items())
     return f"""# /etc/systemd/system/heroes-{name}.service; then: systemctl enable --now heroes-{name}
 [Unit]

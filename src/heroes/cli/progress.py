@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import NamedTuple
 
 import rich.table
@@ -18,6 +20,7 @@ from heroes.cli.console import OnWork, err_console, every_tenth
 from heroes.errors import printable
 from heroes.messages import Lost, RoundRecord
 from heroes.report import Metric
+from heroes.report.following import RECORDS
 from heroes.report.summary import MEGABYTE
 from heroes.settings.config import Config
 
@@ -136,6 +139,43 @@ class Line:
         grid = rich.table.Table.grid(padding=(0, 2, 0, 0))
         grid.add_row(Text(said), ProgressBar(1.0, max(self.shares.values(), default=0.0), width=room))
         yield grid
+
+
+class Together:
+    """Where runs stand that are made in processes of their own: by the rounds that their folders hold.
+
+    `runs` are their folders and rounds; `now` tells the time in seconds.
+    """
+
+    def __init__(self, runs: Mapping[Path, int], now: Callable[[], float] = time.time) -> None:
+        self.runs, self.now, self.begun = runs, now, now()
+        self.over: set[Path] = set()
+
+    def text(self) -> str:
+        every = {
+            folder: most if folder in self.over else self._done(folder) for folder, most in self.runs.items()
+        }
+        done, total, spent = sum(every.values()), sum(self.runs.values()), self.now() - self.begun
+        left = f", {_clock((total - done) / done * spent)} left" if done else ""
+        return f"run {len(self.over)}/{len(self.runs)}  round {done}/{total}  {_clock(spent)}{left}"
+
+    def _done(self, folder: Path) -> int:
+        """The rounds of a run so far; what an earlier one left there does not count."""
+        try:
+            with (folder / RECORDS).open("rb") as file:
+                return sum(1 for _ in file) if os.fstat(file.fileno()).st_mtime >= self.begun else 0
+        except OSError:
+            return 0
+
+    def __rich__(self) -> Text:
+        return Text(self.text(), no_wrap=True, overflow="ellipsis")
+
+
+def runs_in_progress(together: Together, quiet: bool = False) -> AbstractContextManager[object]:
+    """A live line on a terminal while these runs go on; nothing elsewhere."""
+    if quiet or not err_console.is_terminal:
+        return nullcontext()
+    return Live(together, console=err_console, refresh_per_second=1, transient=True)
 
 
 def _name(config: Config) -> str:

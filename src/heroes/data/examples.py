@@ -65,12 +65,12 @@ class Examples:
         return len(self.targets)
 
     def only(self, indices: Integers) -> Examples:
-        """The examples at these indices."""
+        """The examples at these `indices`."""
         where = torch.from_numpy(indices)
         return Examples(self.inputs[where], self.targets[where], self.transform)
 
     def drawn(self, count: int, rng: np.random.Generator) -> Examples:
-        """So many of the examples, in their order; all of them if there are no more."""
+        """As many of the examples as `count`, drawn by `rng`, in their order; all if there are no more."""
         if count >= len(self):
             return self
         return self.only(np.sort(rng.choice(len(self), count, replace=False)))
@@ -78,7 +78,7 @@ class Examples:
     def batch(
         self, indices: Integers, device: torch.device, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The inputs and targets (float32 or int64) at these indices; augmented with a generator."""
+        """The inputs and targets (float32 or int64) at `indices`, on `device`; augmented by `rng`, if any."""
         where = torch.from_numpy(indices)
         inputs = self.inputs[where]
         if self.transform is not None:
@@ -98,6 +98,7 @@ class Shares:
 
     @staticmethod
     def of(parts: list[Integers]) -> Shares:
+        """Shares from `parts`: the indices of every client's examples."""
         sizes = [len(part) for part in parts]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         return Shares(np.concatenate(parts).astype(np.int64), starts)
@@ -114,7 +115,7 @@ class Shares:
         return float(np.median(np.diff(self.starts)))
 
     def among(self, examples: Integers) -> Shares:
-        """The same shares where what was shared out are these examples, and not all from 0 on."""
+        """The same shares where what was shared out are these `examples`, and not all from 0 on."""
         return Shares(examples[self.order], self.starts)
 
 
@@ -203,7 +204,7 @@ class FederatedData:
             )
 
     def tested(self, sample: bool) -> Examples:
-        """What a model is tested on: the sample, or the whole test set."""
+        """What a model is tested on: if `sample`, the sample that there may be, else the whole test set."""
         return self.sample if sample and self.sample is not None else self.test
 
 

@@ -225,7 +225,8 @@ def read_fleet(path: Path) -> FleetKind:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"cannot read the fleet {str(path)!r}: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read the fleet {str(path)!r}: {why}") from None
     if len(rows) > _MOST_DEVICES:
         raise ConfigError(
             f"the fleet {str(path)!r} has {len(rows)} devices; at most {_MOST_DEVICES} are possible"

@@ -88,11 +88,18 @@ class Comparison:
         return self.places(f"seconds to {self.metric.name}")
 
     def find(self, label: str, what: str, at: float | None = None, against: str = "") -> Spread | None:
-        """A measure by its name; None if it was not taken."""
+        """A measure by its name; None if it was not taken.
+
+        Args:
+            label: the group, which is a strategy or a variant of one.
+            what: what was measured.
+            at: the target, time, traffic or width at which it was, if at any.
+            against: the group that it is compared with, if with any.
+        """
         return self._index.get((label, what, at, against))
 
     def places(self, what: str) -> list[float]:
-        """The targets (the hardest last), times, traffic or widths at which a measure was taken."""
+        """The targets (the hardest last), times, traffic or widths at which `what` was measured."""
         places = {each.at for each in self.measures if each.what == what and each.at is not None}
         targets = what in RATIOS or what.endswith(f" to {self.metric.name}")
         return sorted(places, reverse=targets and self.metric.lower_is_better)

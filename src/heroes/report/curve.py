@@ -19,7 +19,8 @@ def score_curve(
 ) -> list[str]:
     """The main metric over time, in `height` lines of at most `width` characters and two for the time axis.
 
-    There are no lines if the model was never tested. `ascii_only` is for terminals without braille.
+    `rows` are the rounds of a run; there are no lines if the model was never tested. `ascii_only` is for
+    terminals without braille.
     """
     found = evaluations(rows)
     if not found:

@@ -59,11 +59,14 @@ class _Client:
     seen: int = 0  # the last round that it answered in
     rounds: int = 0  # how many it was asked in
     lost: Counter[str] = field(default_factory=Counter)
+    name: str = ""  # of its node, the last that it said
+    memory: int | None = None  # of its node, the last time
 
     def took_part(self, entry: ClientRecord, number: int, cause: str | None) -> None:
         self.device, self.width, self.tau = printable(entry.device, _NAME), entry.width, entry.tau
         self.step = entry.compute_seconds / max(1, entry.tau)
         self.rounds += 1
+        self.name, self.memory = printable(entry.name, _NAME) or self.name, entry.memory or self.memory
         if cause is None:
             self.waiting, self.seen = entry.waiting, number
         else:
@@ -216,7 +219,11 @@ def _timeline(row: RoundRecord) -> dict[str, Any]:
         "duration": row.duration,
         "clients": [
             {name: getattr(entry, name) for name in names}
-            | {"device": printable(entry.device, _NAME), "lost": causes.get(entry.client)}
+            | {
+                "device": printable(entry.device, _NAME),
+                "name": printable(entry.name, _NAME),
+                "lost": causes.get(entry.client),
+            }
             for entry in row.clients
         ],
     }

@@ -127,7 +127,9 @@ def run_pictures(run: RunData) -> list[Picture]:
 
 
 def write_page(runs: Sequence[RunData], path: Path, comparison: Comparison | None = None) -> Path:
-    """Write the report on runs of one experiment to an HTML file; `comparison` is made if not given."""
+    """Write the report on `runs` of one experiment to an HTML file at `path`; `comparison` is made if not
+    given.
+    """
     return write_whole(path, page(comparison or compare(runs)))
 
 

@@ -34,7 +34,9 @@ class Records:
 
 
 def read_records(folder: Path) -> Records:
-    """Read the rounds in a run folder. A last line that was cut off is left out; any other is an error."""
+    """Read the rounds in the run folder `folder`. A last line that was cut off is left out; any other that
+    is damaged is an error.
+    """
     path = folder / "records.jsonl"
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -181,7 +183,7 @@ def _cut(text: str) -> str:
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:
-    """Read the configuration in a run folder as nested plain values."""
+    """Read the configuration in the run folder `folder` as nested plain values."""
     path = folder / "config.toml"
     try:
         return by_present_names(toml_text.read(path))

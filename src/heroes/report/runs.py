@@ -94,7 +94,9 @@ class Group:
 
 
 def load_run(folder: Path | str) -> RunData:
-    """Read a run folder. A line cut off is left out and noted; a run without a finished round is refused."""
+    """Read the run folder `folder`. A line cut off is left out and noted; a run without a finished round is
+    refused.
+    """
     path = Path(folder)
     config, records = read_config(path), read_records(path)
     said = f"the last line of {str(path / 'records.jsonl')!r} was cut off and is left out"
@@ -122,7 +124,7 @@ def load_run(folder: Path | str) -> RunData:
 
 
 def load_runs(folders: Iterable[Path | str]) -> list[RunData]:
-    """Read several run folders, each only once."""
+    """Read several run `folders`, each only once."""
     distinct = {Path(folder).resolve(): folder for folder in reversed(list(folders))}
     return [load_run(folder) for folder in reversed(distinct.values())]
 

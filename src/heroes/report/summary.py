@@ -49,7 +49,7 @@ class Summary:
 
     @staticmethod
     def of(rows: Sequence[RoundRecord], narrower: bool = False) -> Summary:
-        """Sum up the rounds of a run, if it has any; `narrower`: clients train narrower parts as well."""
+        """Sum up `rows`, the rounds of a run, if any; `narrower`: clients train narrower parts as well."""
         metric = Metric.of(rows)
         scored = [row for row in rows if metric.name in row.scores]
         best = metric.best([row.scores[metric.name] for row in scored])

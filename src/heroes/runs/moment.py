@@ -28,5 +28,5 @@ class Moment:
         return self.served.widths
 
     def model(self, width: int | None = None) -> nn.Module:
-        """The model at a width, by default the complete one: a plain module of your own, ready to use."""
+        """The model at `width`, by default the complete one: a plain module of your own, ready to use."""
         return self.served.module(width)

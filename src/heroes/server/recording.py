@@ -136,6 +136,8 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         energy=tried.joules.get(a.client),
         start_seconds=spent.starting,
         pause_seconds=spent.pausing,
+        memory=spent.memory,
+        name=spent.name,
     )
 
 

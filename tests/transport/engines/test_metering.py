@@ -52,9 +52,22 @@ def test_a_task_tells_what_the_supernode_measured(monkeypatch: pytest.MonkeyPatc
 
 def test_an_answer_took_what_the_network_had_since_the_last_one() -> None:
     ledger = Ledger()
-    ledger.open(7, 1.0)
+    ledger.open(7, {"network": 1.0})
     assert ledger.spent(7, {"trained": 2.0, "started": 1.0, "network": 1.5}, 8.0) == Spent(2.0, 0.5, 1.0, 4.5)
     assert ledger.spent(7, {"trained": 2.0, "network": 3.5}, 8.0) == Spent(2.0, 2.0, 0.0, 4.0)
     assert ledger.spent(7, {"trained": 2.0, "network": 0.5}, 8.0) == Spent(2.0, 0.5, 0.0, 5.5)  # restarted
     assert ledger.spent(8, {"trained": 2.0}, 8.0) == Spent(2.0, 6.0)
     assert ledger.spent(8, {"trained": 9.0}, 8.0) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "found"), [(3 * 10**8, 3 * 10**8), (-1, None), (2**60, None), ("much", None)]
+)
+def test_a_node_tells_its_name_and_its_memory(told: object, found: int | None) -> None:
+    ledger = Ledger()
+    ledger.open(7, {"name": "kitchen\x1b" + 80 * "n"})
+    spent = ledger.spent(7, {"trained": 2.0, "memory": told}, 8.0)
+    assert spent is not None
+    assert spent.memory == found
+    assert spent.name.startswith("kitchen\\x1b")
+    assert len(spent.name) == 63

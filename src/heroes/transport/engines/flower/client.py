@@ -25,6 +25,7 @@ from heroes.transport.engines.flower.messages import (
     values_of,
 )
 from heroes.transport.engines.flower.metering import on_network
+from heroes.transport.engines.flower.weighing import node_memory
 from heroes.transport.opening import Prepare
 from heroes.transport.wire import Frame, Parcels, update_frame
 from heroes.transport.workers.keeping import write_model
@@ -80,6 +81,7 @@ def _introduce(prepare: Prepare, message: Message, context: Context) -> Message:
             "client": int(node["partition-id"]),
             "keeps": "model-out" in node,
             "width": int(node.get("width", 0)),
+            "name": str(node.get("name", "")),
             **on_network(),
         }
     except HeroesError as error:
@@ -118,7 +120,7 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
     said_besides = {"trained": round(seconds, 4), "bits": bits}
     said_besides |= {"share": share} if share < 1 else {}
     said_besides |= {} if started is None else {"started": round(started, 4)}
-    said_besides |= on_network()
+    said_besides |= on_network() | ({} if values.get("one_thread") else node_memory())
     return Message(content({**update_frame(update).header, **said_besides}, **groups), reply_to=message)
 
 

@@ -298,7 +298,7 @@ class FlowerEngine(Scoring):
             self._tell(f"client {node.client} is at another node from here on")
             self._nodes[number], self._asked[number] = None, math.inf
         self._nodes[sent.node] = node
-        self._ledger.open(sent.node, values.get("network"))
+        self._ledger.open(sent.node, values)
 
     def _tell(self, what: str) -> None:
         if self.progress is not None:

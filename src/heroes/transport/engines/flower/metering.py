@@ -16,10 +16,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
+from heroes.errors import printable
 from heroes.timing import Spent
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_LONGEST_NAME = 63  # characters
+_MOST_MEMORY = 2**50  # bytes
 
 
 @dataclass
@@ -70,14 +73,16 @@ def on_network() -> dict[str, float]:
 
 
 class Ledger:
-    """What nodes said of the network, from which follows what each answer took."""
+    """What nodes said of themselves and of the network, from which follows what each answer took."""
 
     def __init__(self) -> None:
         self._totals: dict[int, float] = {}
+        self._names: dict[int, str] = {}
 
-    def open(self, node: int, told: Any) -> None:
+    def open(self, node: int, values: dict[str, Any]) -> None:
         """A node says who it is, and with that what it spent before any task."""
-        self._totals[node] = _seconds(told, math.inf) or 0.0
+        self._totals[node] = _seconds(values.get("network"), math.inf) or 0.0
+        self._names[node] = printable(str(values.get("name", "")), _LONGEST_NAME)
 
     def spent(self, node: int, values: dict[str, Any], round_trip: float) -> Spent | None:
         """What a client spent from the task to the answer; None if it does not say how long it trained.
@@ -87,18 +92,24 @@ class Ledger:
         trained = _seconds(values.get("trained"), round_trip)
         if trained is None:
             return None
+        memory, name = _bytes(values.get("memory")), self._names.get(node, "")
         started = _seconds(values.get("started"), round_trip - trained) or 0.0
         rest = round_trip - trained - started
         total = _seconds(values.get("network"), math.inf)
         if total is None:
-            return Spent(trained, rest, started)
+            return Spent(trained, rest, started, memory=memory, name=name)
         before = self._totals.get(node, 0.0)
         self._totals[node] = total
         since = total - before if total >= before else total  # a node that was restarted began at 0
         travelled = min(since, rest)
-        return Spent(trained, travelled, started, rest - travelled)
+        return Spent(trained, travelled, started, rest - travelled, memory, name)
 
 
 def _seconds(told: Any, most: float) -> float | None:
     """What a node says it took, if that can be."""
     return told if isinstance(told, float) and 0.0 <= told <= most and math.isfinite(told) else None
+
+
+def _bytes(told: Any) -> int | None:
+    """The memory that a node says it takes, if that can be."""
+    return told if type(told) is int and 0 < told < _MOST_MEMORY else None
