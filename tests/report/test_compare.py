@@ -194,7 +194,6 @@ def test_an_epsilon_of_a_study_is_called_so(make_run: Make) -> None:
     ("settings", "said"),
     [
         ({"faults__dropout": 0.3}, "faults.dropout is 0.0 (heroes (dropout=0)), 0.3 (fedavg (dropout=0.3))"),
-        ({"evaluation__every": 2}, "evaluation.every is 1 (heroes (every=1)), 2 (fedavg (every=2))"),
         ({"fleet__jitter": 0.25}, "fleet.jitter is none (heroes (jitter=none)), 0.25 (fedavg (jitter=0.25))"),
     ],
 )
@@ -217,6 +216,12 @@ def test_a_run_older_than_a_setting_of_the_world_did_what_its_default_does(make_
     found = compare(load_runs([old, new]), targets=[0.5])
     assert found.find("heroes", "speed-up", 0.5, "fedavg") == Ratios((2.0,))
     assert found.notes == ()
+
+
+def test_long_rounds_may_be_tested_more_often(make_run: Make) -> None:
+    folders = [make_run("h", [0.5] * 3, evaluation__every=2), make_run("a", [0.5] * 3, strategy="fedavg")]
+    found = compare(load_runs(folders), targets=[0.5])
+    assert found.find("heroes", "speed-up", 0.5, "fedavg") == Ratios((1.0,))
 
 
 def test_where_the_data_lies_does_not_matter(make_run: Make) -> None:

@@ -30,7 +30,6 @@ WORLD_KEYS = (
     "federation.cohort",
     "model.name",
     "own.digest",
-    "evaluation.every",
     "evaluation.sample",
 )
 Identity = tuple[tuple[str, str], ...]  # the settings that tell runs apart
