@@ -30,10 +30,10 @@ from heroes.messages import (
     ServerState,
     Task,
     Tensors,
+    Timing,
     Update,
 )
 from heroes.slices.cuts import Cut
-from heroes.timing import Timing
 
 M = TypeVar("M")
 Known = Mapping[int, tuple[float, ...]]  # what was measured of clients, as `ServerState.measured` has it

@@ -15,6 +15,7 @@ from heroes.federation import Stop
 from heroes.fleet import FLEETS, Fleet, Foreseen, Today, VirtualClock
 from heroes.fleet.devices import MEGABIT
 from heroes.fleet.known import learned
+from heroes.messages import Measurement
 from heroes.rounds import begin, run, run_round
 from heroes.runs.checkpoints import found
 from heroes.runs.folder import CHECKPOINTS
@@ -22,7 +23,6 @@ from heroes.settings.config import Config
 from heroes.settings.recipes import recipe
 from heroes.strategies.base import SameTau
 from heroes.strategies.registry import BUILT_IN
-from heroes.timing import Measurement
 
 EXPECTED = {"fleet.foresight": "expected"}
 PAPER = Fleet(FLEETS["paper"], 8, 1)

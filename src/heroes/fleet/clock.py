@@ -10,8 +10,7 @@ import numpy as np
 
 from heroes.fleet.faults import GONE, Faults
 from heroes.fleet.foresight import Today
-from heroes.messages import Assignment, Lost
-from heroes.timing import Spent, Timing
+from heroes.messages import Assignment, Lost, Spent, Timing
 
 
 def closing_time(plan: Sequence[Assignment], deadline: float | None, factor: float | None) -> float:

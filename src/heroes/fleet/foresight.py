@@ -12,8 +12,7 @@ import numpy as np
 from heroes.contracts import Known
 from heroes.fleet.devices import Fleet
 from heroes.fleet.known import besides_training
-from heroes.messages import Assignment, Cohort, Integers
-from heroes.timing import Measurement
+from heroes.messages import Assignment, Cohort, Integers, Measurement
 
 _NOTHING = (np.nan,) * 5
 _WEIGHT = 0.2  # of the newest measurement; draws are independent, so that a slow mean is nearest to the usual

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from heroes.contracts import Known
-from heroes.messages import Floats
-from heroes.timing import Measurement
+from heroes.messages import Floats, Measurement
 
 _PRIOR = (
     0.1  # how far bytes must have differed, as a share of them, for what a byte takes to be believed by half

@@ -13,8 +13,7 @@ from heroes.errors import RunFolderError
 from heroes.fleet.clock import closing_time
 from heroes.fleet.devices import Fleet
 from heroes.fleet.known import besides_training
-from heroes.messages import Assignment, Cohort, Floats, Integers, Lost
-from heroes.timing import Measurement, Spent, Timing
+from heroes.messages import Assignment, Cohort, Floats, Integers, Lost, Measurement, Spent, Timing
 
 UNKNOWN = "unknown"  # the device of a client that was never measured
 _LEAST = 1e-3  # seconds; a shorter time cannot be told from none

@@ -12,10 +12,20 @@ import numpy as np
 
 from heroes.fleet.energy import Price
 from heroes.fleet.known import learned
-from heroes.messages import Abandoned, Assignment, ClientRecord, Facts, Plan, RoundRecord, ServerState, plain
+from heroes.messages import (
+    Abandoned,
+    Assignment,
+    ClientRecord,
+    Facts,
+    Plan,
+    RoundRecord,
+    ServerState,
+    Spent,
+    Timing,
+    plain,
+)
 from heroes.server.pairing import Pairing
 from heroes.server.privacy import Privacy
-from heroes.timing import Spent, Timing
 
 M = TypeVar("M")
 _TRAINED = {"dropout": 0.0, "crash": 0.5}  # how much of its training a client did that is lost for this cause

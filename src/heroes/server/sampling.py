@@ -14,9 +14,8 @@ import numpy as np
 
 from heroes.contracts import Outcome, Sampler
 from heroes.errors import ConfigError, TrainingError
-from heroes.messages import Integers, Plan, ServerState
+from heroes.messages import Integers, Plan, ServerState, Timing
 from heroes.planning.oort import Oort
-from heroes.timing import Timing
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from heroes.fleet.availability import Connected
 from heroes.fleet.devices import FLEETS, Fleet
 from heroes.fleet.known import learned
 from heroes.fleet.wall import MeasuredFleet, WallClock
-from heroes.messages import Lost, Task
+from heroes.messages import Lost, Measurement, Task
 from heroes.models.cnn import build as build_cnn
 from heroes.models.family import Family
 from heroes.planning.loads import Costs, load_of, widths_afforded
@@ -46,7 +46,6 @@ from heroes.rounds import run_round
 from heroes.settings.recipes import recipe
 from heroes.slices.exchange import pack_tensors, unpack_tensors
 from heroes.strategies.registry import PAPER
-from heroes.timing import Measurement
 from heroes.transport.engines import flower
 from heroes.transport.engines.flower import FlowerEngine, client_app, engine
 from heroes.transport.engines.flower.client import age

@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from heroes.timing import Spent
+from heroes.messages import Spent
 from heroes.transport.engines.flower.forking import ended, forked
 from heroes.transport.engines.flower.metering import METERS, Ledger, Meter, on_network
 

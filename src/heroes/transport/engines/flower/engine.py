@@ -17,9 +17,8 @@ from heroes.data.examples import FederatedData
 from heroes.errors import ConfigError, ExchangeError, TrainingError, printable, said
 from heroes.fleet.faults import Mask
 from heroes.fleet.wall import WallClock
-from heroes.messages import Assignment, Lost, Task, Tensors, Update
+from heroes.messages import Assignment, Lost, Measurement, Spent, Task, Tensors, Update
 from heroes.slices.exchange import pack_tensors
-from heroes.timing import Measurement, Spent
 from heroes.transport.engines.flower.answers import is_strange, read_answer
 from heroes.transport.engines.flower.grids import Link, simulated
 from heroes.transport.engines.flower.messages import (

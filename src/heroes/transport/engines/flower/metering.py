@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 from heroes.errors import printable
-from heroes.timing import Spent
+from heroes.messages import Spent
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
