@@ -484,6 +484,14 @@ def test_in_real_time_a_node_that_measures_the_network_shows_it_apart_from_pause
         assert third.pause_seconds == 0
 
 
+def test_in_real_time_a_node_tells_its_name_and_its_memory(tiny):
+    there, here, grid = tiny(wall=WallClock(), joined=range(1, 6), least=5, wanted=5)
+    grid.join(100, partition_id=0, name="kitchen")
+    _, entry = run_round(there, here.strategy.begin(0))
+    assert {client.client: client.name for client in entry.clients if client.name} == {0: "kitchen"}
+    assert all(client.memory > 10e6 for client in entry.clients)
+
+
 def test_a_process_knows_how_long_it_has_been_there():
     first = age()
     assert first is not None
