@@ -25,9 +25,13 @@ def test_two_nodes_do_two_rounds_and_nothing_is_left_running(tmp_path: Path) -> 
     rounds = records(tmp_path / "run")
     assert [record["round"] for record in rounds] == [1, 2]
     assert all(answered(record) == {0, 1} for record in rounds)
-    for client in [client for record in rounds for client in record["clients"]]:
-        spent = [client[f"{part}_seconds"] for part in ("start", "compute", "transfer", "pause")]
-        assert min(spent) > 0  # what each node measured itself
+    clients = [client for record in rounds for client in record["clients"]]
+    for part in ("start", "compute", "transfer"):
+        assert all(client[f"{part}_seconds"] > 0 for client in clients), part  # as each node measured itself
+    pauses = [client["pause_seconds"] for client in clients]  # on a busy machine the network may take it all
+    assert min(pauses) >= 0
+    assert max(pauses) > 0
+    for client in clients:
         assert 100e6 < client["memory"] < 2e9
         assert client["name"] == "kitchen"
     assert [members(service.mark) for service in federation.services] == [[]] * 4
