@@ -12,7 +12,7 @@ from heroes.client.extras import Extra
 from heroes.contracts import Availability, Clock, Devices, Engine, Sampler, ServerOptimiser, Strategy
 from heroes.fleet.availability import Everybody
 from heroes.fleet.energy import Energy
-from heroes.messages import RoundRecord, Score, ServerState, Tensors, reaches, settled
+from heroes.messages import TESTS, RoundRecord, Score, ServerState, Tensors, reaches, settled
 from heroes.models.family import Family
 from heroes.server.asking import taken
 from heroes.server.defence import Defence
@@ -31,11 +31,17 @@ class Stop:
     accuracy: float | None = None
     loss: float | None = None
     target: float | None = None  # for the main metric
+    patience: int | None = None  # tests that need not be better than the best
 
     @property
     def needs_scores(self) -> bool:
         """Whether a test of the model may end the run."""
-        return self.accuracy is not None or self.target is not None
+        return any(limit is not None for limit in (self.accuracy, self.target, self.patience))
+
+    @property
+    def remembers(self) -> int | None:
+        """How many tested rounds `reason` looks back on; None for all."""
+        return TESTS if self.patience is None else None
 
     def reason(self, record: RoundRecord, before: Sequence[RoundRecord] = ()) -> str | None:
         """Why the run ends with this round, or None. `before` are the rounds before it, oldest first."""
@@ -44,6 +50,8 @@ class Stop:
             return "target accuracy"
         if _reached(rows, record.metric, self.target, lower_is_better=record.lower_is_better):
             return f"target {record.metric}"
+        if self.patience is not None and _since_best(rows, record) >= self.patience:
+            return f"no better for {self.patience} test{'s' * (self.patience > 1)}"
         if self.loss is not None and record.loss is not None and record.loss <= self.loss:
             return "target loss"
         if self.seconds is not None and record.seconds >= self.seconds:
@@ -59,6 +67,15 @@ def _reached(rows: Sequence[RoundRecord], name: str, target: float | None, *, lo
         return False
     score = settled([row.scores[name] for row in rows if name in row.scores])
     return score is not None and reaches(score, target, lower_is_better)
+
+
+def _since_best(rows: Sequence[RoundRecord], last: RoundRecord) -> int:
+    """How many tests came after the best one by the main metric; 0 where the last round was not tested."""
+    if last.score is None:
+        return 0
+    scores = [row.score for row in rows if row.score is not None]
+    best = min(scores) if last.lower_is_better else max(scores)
+    return len(scores) - 1 - scores.index(best)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from heroes.errors import TrainingError
 from heroes.federation import Federation, Stop
 from heroes.messages import (
     LARGEST,
-    TESTS,
     Abandoned,
     Assignment,
     Integers,
@@ -214,7 +213,7 @@ def run(
     next round trains, unless its score may end the run; its record is yielded after that.
     """
     state = begin(f) if after is None else after
-    tested = deque((row for row in done if row.scores), TESTS)
+    tested = deque((row for row in done if row.scores), stop.remembers)
     pending: tuple[ServerState[Any], RoundRecord, Callable[[], Score]] | None = None
     while True:
         try:

@@ -102,6 +102,33 @@ def test_a_target_is_reached_by_the_mean_of_the_last_three_tests(scores, reason)
     assert Stop(9, target=0.6).reason(errors[-1], errors[:-1]) == (reason and "target rmse")
 
 
+@pytest.mark.parametrize(
+    ("scores", "patience", "reason"),
+    [
+        ([0.6], 1, None),  # nothing to compare with
+        ([0.6, 0.6], 1, "no better for 1 test"),  # as good is no better
+        ([0.6, 0.61], 1, None),
+        ([0.6, 0.5, 0.55], 2, "no better for 2 tests"),  # better than the last, but not than the best
+        ([0.6, 0.5, 0.55], 3, None),
+        ([0.6, None, 0.5, None, 0.4], 2, "no better for 2 tests"),
+        ([0.6, 0.5, 0.5, None], 2, None),  # not tested in this round
+        ([0.6, 0.5, 0.5, 0.7], 2, None),
+    ],
+)
+def test_a_run_that_gets_no_better_ends(scores, patience, reason):
+    rows = [replace(ENTRY, scores={} if score is None else {"accuracy": score}) for score in scores]
+    assert Stop(9, patience=patience).reason(rows[-1], rows[:-1]) == reason
+    errors = [replace(ERROR, scores={} if score is None else {"rmse": -score}) for score in scores]
+    assert Stop(9, patience=patience).reason(errors[-1], errors[:-1]) == reason
+
+
+def test_patience_looks_back_on_the_whole_run(world):
+    """An echo never gets better, and its best test lies further back than a target would look."""
+    federation = world.federation(engine=FunctionEngine(echo), clock=FixedClock(1.5))
+    *_, (_, last) = run(federation, Stop(50, patience=5))
+    assert (last.round, last.stopped) == (6, "no better for 5 tests")
+
+
 def test_targets_that_were_not_measured_do_not_end_a_run():
     tested = [ENTRY] * 3
     assert Stop(9, accuracy=0.0, loss=9.0).reason(replace(ENTRY, scores={}, loss=None), tested) is None

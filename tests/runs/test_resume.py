@@ -101,6 +101,32 @@ def test_a_run_that_stops_at_a_target_stops_there_after_any_break_and_reports_ag
         heroes.resume(tmp_path / "whole")
 
 
+def test_a_run_that_stops_because_it_gets_no_better_does_so_after_a_break_and_goes_on_with_more_patience(
+    tmp_path,
+):
+    """One rate is so high that the model is thrown about: tests become no better soon."""
+    chosen = config(
+        **{
+            "federation.rounds": 40,
+            "federation.patience": 4,
+            "evaluation.every": 1,
+            "training.learning_rate": 5.0,
+        }
+    )
+    last = heroes.run(chosen, out=tmp_path / "whole").records[-1]
+    assert last.stopped == "no better for 4 tests"
+    with pytest.raises(StoppedError):
+        heroes.run(chosen, out=tmp_path / "cut", on_round=stop_after(last.round - 1))
+    heroes.resume(tmp_path / "cut")
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    with pytest.raises(ConfigError, match=r"is finished \(no better for 4 tests"):
+        heroes.resume(tmp_path / "whole")
+    more = heroes.resume(
+        tmp_path / "whole", {"federation.patience": None, "federation.rounds": last.round + 1}
+    )
+    assert (more.records[-1].round, more.records[-1].stopped) == (last.round + 1, "rounds")
+
+
 @pytest.mark.parametrize("faults", [{}, {"faults.dropout": 0.2}])
 def test_a_sample_changes_what_is_tested_during_a_run_and_nothing_else(faults):
     faults = {**faults, **steps("heroes", 5)}

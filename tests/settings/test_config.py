@@ -21,6 +21,7 @@ WRONG = {
     "federation.target_accuracy": [0, 1.5, "high"],
     "federation.target": ["x", float("nan"), float("inf")],
     "federation.target_loss": [0, -1.0, "x"],
+    "federation.patience": [0, 2.5, "x"],
     "federation.sampler": [7],
     "objective.name": ["crossentropy", 7],
     "objective.label_smoothing": [-0.1, 1.0, "x"],

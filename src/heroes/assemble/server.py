@@ -116,4 +116,4 @@ def feedback(strategy: Strategy) -> Feedback:
 def stop_rule(config: Config) -> Stop:
     f = config.federation
     traffic = None if f.traffic_budget is None else int(f.traffic_budget * 1e6)
-    return Stop(f.rounds, f.time_budget, traffic, f.target_accuracy, f.target_loss, f.target)
+    return Stop(f.rounds, f.time_budget, traffic, f.target_accuracy, f.target_loss, f.target, f.patience)

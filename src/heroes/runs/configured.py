@@ -23,6 +23,7 @@ MAY_CHANGE = (
     "federation.target_accuracy",
     "federation.target",
     "federation.target_loss",
+    "federation.patience",
     "server.attempts",
     "engine.",
     "evaluation.",

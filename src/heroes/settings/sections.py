@@ -28,6 +28,8 @@ class FederationConfig(Section):
     """stop when the mean of the last three tests by the main metric is at this or better"""
     target_loss: Positive | None = None
     """stop when the clients' mean training loss falls to this"""
+    patience: Whole | None = None
+    """stop when this many tests in a row were no better, by the main metric, than the best before them"""
     sampler: str = "uniform"
     """who takes part in a round: uniform is anyone, oort those with a high loss and short times"""
 

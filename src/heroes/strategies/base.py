@@ -129,7 +129,11 @@ class Strategy(Section):
     _ground: Ground | None = PrivateAttr(default=None)
 
     def on(self, ground: Ground) -> Self:
-        """The same strategy with its ground, ready to run."""
+        """The same strategy, ready to run.
+
+        Args:
+            ground: what the run gives it.
+        """
         ready = self.model_copy()
         ready._ground = ground
         return ready
@@ -151,7 +155,11 @@ class Strategy(Section):
     # what it asks of clients, and what they tell
 
     def duties(self, probes: int) -> Duties:
-        """What clients do besides training; the configuration grants `probes` batches for it."""
+        """What clients do besides training: here nothing.
+
+        Args:
+            probes: the batches that the configuration grants for estimates.
+        """
         return Duties()
 
     def sampler(self) -> Sampler | None:
@@ -175,16 +183,28 @@ class Strategy(Section):
         return tuple(range(1, self.family.max_width + 1))
 
     def begin(self, seed: int) -> ServerState[Any]:
-        """The state before the first round."""
+        """The state before the first round.
+
+        Args:
+            seed: what the initial tensors are drawn from.
+        """
         whole = self.family.initial if self.holds == "factors" else self.family.initial_weights
         return ServerState(0, whole(seed), None)
 
     def selection(self, width: int) -> Selection:
-        """The part of the global model that is the model of this width: the leading channel groups."""
+        """The part of the global model that is the model of a width: here its leading channel groups.
+
+        Args:
+            width: one of `widths`.
+        """
         return grid_selection(tuple(range(width)), self.family.max_width)
 
     def cut(self, selection: Selection) -> Cut:
-        """Where the tensors of a selection lie in the global tensors."""
+        """Where the tensors of a selection lie in the global tensors.
+
+        Args:
+            selection: what a client holds, or what is served at a width.
+        """
         return (
             self.family.cut(selection)
             if self.holds == "factors"
@@ -194,17 +214,30 @@ class Strategy(Section):
     # a round
 
     def choose_widths(self, cohort: Cohort) -> Integers:
-        """The width of every client: here the complete model for all."""
+        """The width of every client, in the cohort's order: here the complete model for all.
+
+        Args:
+            cohort: who takes part, with speeds and links as far as they are known.
+        """
         return np.full(len(cohort), self.family.max_width, dtype=np.int64)
 
     def afforded(self, cohort: Cohort, step_limit: StepLimit) -> Integers:
-        """For every client the largest width whose step keeps to the limit: `shared`, `own` or seconds."""
+        """For every client the largest width whose step keeps to a limit.
+
+        Args:
+            cohort: who takes part.
+            step_limit: seconds, or what a step of the complete model takes on the fastest devices: of the
+                dense one (`shared`) or of the strategy's (`own`).
+        """
         return widths_afforded(cohort, self.ground.costs, step_limit)
 
     def load(self, cohort: Cohort, gradients: int = 0, widths: Integers | None = None) -> Load:
-        """What these widths, or else the chosen ones, cost the clients, in seconds and bytes.
+        """What a round costs the clients, in seconds a step and a transfer, and in bytes.
 
-        `gradients` is how many a client computes besides those of its steps.
+        Args:
+            cohort: who takes part.
+            gradients: how many a client computes besides those of its steps.
+            widths: what each holds; None for `choose_widths`.
         """
         ground, widths = self.ground, self.choose_widths(cohort) if widths is None else widths
         return load_of(
@@ -213,7 +246,12 @@ class Strategy(Section):
 
     @abstractmethod
     def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:
-        """What every client of the cohort does in this round, in the cohort's order."""
+        """What every client does in this round, in the cohort's order.
+
+        Args:
+            state: the model, and what the strategy remembers, after the round before.
+            cohort: who takes part.
+        """
 
     def same_tau(
         self,
@@ -224,12 +262,29 @@ class Strategy(Section):
         rule: str = "fixed",
         probes: bool = True,
     ) -> Plan:
-        """Everyone trains what is selected for it for equally many steps; `rule` says why so many."""
+        """A plan by which everyone trains what is selected for it for equally many steps.
+
+        Args:
+            state: after the round before.
+            cohort: who takes part.
+            load: what the round costs them.
+            tau: the steps.
+            rule: why so many, for the record.
+            probes: whether clients measure in this round what `duties` asks for.
+        """
         taus = [tau] * len(cohort)
         return Plan(self.given(state, cohort, load, taus, probes), {"tau_star": float(tau), "rule": rule})
 
     def own_taus(self, state: ServerState[Any], cohort: Cohort, load: Load, tau: int, tau_max: int) -> Plan:
-        """Everyone does as many steps as end with the round, in which the average client does `tau`."""
+        """A plan by which everyone does as many steps as end with the round.
+
+        Args:
+            state: after the round before.
+            cohort: who takes part.
+            load: what the round costs them.
+            tau: the steps of the average client, which say how long the round is.
+            tau_max: the most that anyone does.
+        """
         seconds = mean_deadline(load.mu, load.nu, tau, 1, tau_max)
         steps = step_intervals(load.mu, load.nu, Deadline(seconds), 0.0, Limits(tau, 1, tau_max))
         given = self.given(state, cohort, load, steps.high.tolist(), stragglers=steps.straggler.tolist())
@@ -244,43 +299,92 @@ class Strategy(Section):
         probes: bool = True,
         stragglers: Sequence[bool] | None = None,
     ) -> tuple[Assignment, ...]:
-        """What every client is given: what is selected for it, and so many steps."""
+        """What every client is given: what is selected for it, and so many steps.
+
+        Args:
+            state: after the round before.
+            cohort: who takes part.
+            load: what the round costs them; its widths are theirs.
+            taus: the steps of each.
+            probes: whether clients measure in this round what `duties` asks for.
+            stragglers: which of them cannot keep up, for the record; None for nobody.
+        """
         each = zip(load.widths.tolist(), cohort.clients.tolist(), strict=True)
         selections = [self.select_for(client, state, width) for width, client in each]
         rate = self.ground.learning_rate.at(state.round)
         return assignments(state.round + 1, cohort, load, rate, selections, taus, stragglers, probes)
 
     def sent_up(self, cohort: Cohort, load: Load, bits: Sequence[int], shares: Sequence[float]) -> Load:
-        """The load if each client's upload has so many bits a value, and this share of its values."""
+        """The load of a round in which uploads differ.
+
+        Args:
+            cohort: who takes part.
+            load: what the round costs with the uploads that `exchange` says.
+            bits: the bits a value of each client's upload.
+            shares: the share of its values that each sends.
+        """
         assert self.ground.costs.upload is not None
         each = zip(load.widths.tolist(), bits, shares, strict=True)
         sizes = [self.ground.costs.upload(width, bit, share) for width, bit, share in each]
         return load.sending(cohort, np.array(sizes, dtype=np.int64))
 
     def upload_seconds(self, cohort: Cohort, load: Load) -> Floats:
-        """What each client's upload takes; where only a whole transfer is known, that."""
+        """The seconds that each client's upload takes; where only a whole transfer is known, that.
+
+        Args:
+            cohort: who takes part.
+            load: what the round costs them.
+        """
         return np.where(np.isfinite(cohort.upload), load.bytes_up / cohort.upload, load.transfer)
 
     def select_for(self, client: int, state: ServerState[Any], width: int) -> Selection:
-        """What this client trains in this round: by default what all of its width do."""
+        """What one client trains in this round: here what all of its width do.
+
+        Args:
+            client: its number.
+            state: after the round before.
+            width: its width.
+        """
         return self.select(state, width)
 
     def select(self, state: ServerState[Any], width: int) -> Selection:
-        """What a client of this width trains in this round: by default what is served at that width."""
+        """What clients of a width train in this round: here what is served at that width.
+
+        Args:
+            state: after the round before.
+            width: their width.
+        """
         return self.selection(width)
 
     def aggregate(
         self, state: ServerState[Any], plan: Plan, answers: Answers
     ) -> tuple[ServerState[Any], Facts]:
-        """The state after the round, and what to record of it. Answers come in plan order, one at a time."""
+        """The state after the round, and what to record of it.
+
+        Args:
+            state: after the round before.
+            plan: what `assign` said.
+            answers: assignments with what came back, in the plan's order, one at a time; whoever was lost is
+                not among them.
+        """
         return self.averaged(state, (self.part(*answer) for answer in answers)), {}
 
     def part(self, assignment: Assignment, update: Update) -> Part:
-        """What one answer adds to the model, and where."""
+        """What one answer adds to the model, and where.
+
+        Args:
+            assignment: what the client was given.
+            update: what it sent back.
+        """
         return self.cut(assignment.selection), update.tensors
 
     def averaged(self, state: ServerState[Any], parts: Iterator[Part]) -> ServerState[Any]:
-        """The state of the next round: every element is the mean over its holders, or its old value."""
+        """The state of the next round: every element is the mean over its holders, or its old value.
+
+        Args:
+            state: after the round before.
+            parts: what the answers add, one at a time.
+        """
         return replace(state, round=state.round + 1, tensors=self.ground.overlay(state.tensors, parts))
 
 
