@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from heroes.models.norms import norm_layers
 from heroes.models.starts import he
 
 
@@ -14,9 +15,7 @@ def build(
     sizes = [_per_width(full, max_width) * width for full in (64, 128, 128)]
     layers: list[nn.Module] = []
     for inputs, outputs in zip([channels, *sizes[:-1]], sizes, strict=True):
-        layers.append(nn.Conv2d(inputs, outputs, 3, padding=1))
-        if norm == "group":
-            layers.append(nn.GroupNorm(width, outputs))
+        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), *norm_layers(norm, width, outputs)]
         layers += [nn.MaxPool2d(2), nn.ReLU()]  # the same function as the other way round, for less
     output = nn.Linear(sizes[-1] * 4, classes)
     return he(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), output))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from heroes.models.norms import norm_layers
 from heroes.models.starts import he
 
 
@@ -12,8 +13,8 @@ def build(width: int, classes: int = 10, norm: str = "group") -> nn.Module:
     a, b = 8 * width, 16 * width
 
     def block(inputs: int, outputs: int, *pool: nn.Module) -> list[nn.Module]:
-        normalise = [nn.GroupNorm(width, outputs)] if norm == "group" else []
-        return [nn.Conv2d(inputs, outputs, 3, padding=1), *normalise, *pool, nn.ReLU()]
+        convolution = nn.Conv2d(inputs, outputs, 3, padding=1)
+        return [convolution, *norm_layers(norm, width, outputs), *pool, nn.ReLU()]
 
     # the largest before the ReLU: the same function, for less
     convolved = [*block(1, a), *block(a, b, nn.MaxPool2d(2)), *block(b, b), nn.AvgPool2d(2)]

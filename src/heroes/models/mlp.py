@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from heroes.models.norms import norm_layers
 from heroes.models.starts import he
 
 
@@ -14,8 +15,6 @@ def build(
     hidden = max(1, round(128 / max_width)) * width
     layers: list[nn.Module] = []
     for inputs in (features, hidden):
-        layers.append(nn.Linear(inputs, hidden))
-        if norm == "group":
-            layers.append(nn.GroupNorm(width, hidden))
-        layers.append(nn.ReLU())
+        normalised = norm_layers(norm, width, hidden, images=False)
+        layers += [nn.Linear(inputs, hidden), *normalised, nn.ReLU()]
     return he(nn.Sequential(*layers, nn.Linear(hidden, classes)))

@@ -1,10 +1,11 @@
-"""ResNet-18: a stem and four stages of two basic blocks, normalised per channel group, not per batch."""
+"""ResNet-18: a stem and four stages of two basic blocks, normalised per channel group by default."""
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heroes.models.norms import norm_layers
 from heroes.models.starts import he
 
 STAGES = (64, 128, 256, 512)
@@ -71,4 +72,4 @@ class Block(nn.Module):
 
 
 def _norm(norm: str, groups: int, channels: int) -> nn.Module:
-    return nn.GroupNorm(groups, channels) if norm == "group" else nn.Identity()
+    return next(iter(norm_layers(norm, groups, channels)), nn.Identity())
