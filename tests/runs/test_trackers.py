@@ -209,7 +209,14 @@ def test_the_bar_draws_the_round_and_its_results(monkeypatch: pytest.MonkeyPatch
     assert texts[0] == "a<b, heroes · round 0 of 3"
     assert texts[1].startswith("a<b, heroes · round 1 of 3 · virtual time ")
     assert texts[3].endswith(f"accuracy {100 * (run.records[-1].score or 0):.2f} %")
-    assert drawn[3]["text/html"].startswith('<progress value="3" max="3"></progress> a&lt;b, heroes')
+    assert [each["text/html"].split('"')[1] for each in drawn] == ["0.000", "0.333", "0.667", "1.000"]
+    assert drawn[3]["text/html"].startswith('<progress value="1.000" max="1"></progress> a&lt;b, heroes')
+    drawn.clear()
+    first = run.records[0]
+    limits = {"federation.time_budget": first.seconds * 1.25, "federation.traffic_budget": 100.0}
+    heroes.run(small(**limits), track="bar")
+    assert [each["text/html"].split('"')[1] for each in drawn] == ["0.000", "0.800", "1.000"]
+    assert drawn[-1]["text/plain"].endswith(" · ended: time budget")
     monkeypatch.setitem(sys.modules, "IPython.display", None)
     with pytest.raises(ConfigError, match="'bar' is for notebooks, and IPython is not installed"):
         heroes.run(small(), track="bar")

@@ -86,9 +86,7 @@ class Summary:
 
     def lines(self) -> list[tuple[str, str]]:
         """The summary as (name, text) for people."""
-        ended = {None: "not finished", "rounds": "all rounds done"}.get(
-            self.stopped, f"{self.stopped} reached"
-        )
+        ended = _ended(self.stopped)
         metric = Metric(self.metric, self.lower_is_better)
         best = metric.text(self.best_score) + (
             "" if self.best_round is None else f" in round {self.best_round}"
@@ -200,3 +198,14 @@ def _seconds(value: float | None) -> str:
 
 def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def _ended(stopped: str | None) -> str:
+    """Why a run ended, for people.
+
+    >>> _ended("time budget"), _ended("no better for 5 tests")
+    ('time budget reached', 'no better for 5 tests')
+    """
+    if stopped is None or stopped == "rounds":
+        return "not finished" if stopped is None else "all rounds done"
+    return stopped if stopped.startswith("no better") else f"{stopped} reached"

@@ -48,7 +48,7 @@ class Table:
         """The table for notebooks."""
         title, note = (escape(printable(text)) for text in (self.title, self.note))
         rows = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in self.rows)
-        caption = f'<caption style="text-align: left"><b>{title}</b></caption>'
+        caption = f'<caption style="text-align: left; white-space: nowrap"><b>{title}</b></caption>'
         return f"<table>{caption}<tr>{_cells(self.header, 'th')}</tr>{rows}</table>" + (
             f"<p>{note}</p>" if note else ""
         )
