@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
@@ -40,6 +41,8 @@ from heroes.transport.engines.in_process import InProcessEngine
 settings.register_profile("heroes", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.load_profile("heroes")
 torch.set_num_threads(1)
+# a shell that starts the tests in the background has interrupts ignored, also by what the tests start
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
