@@ -59,7 +59,7 @@ WRONG = {
     "model.name": [7],
     "model.max_width": [0, 65, "x"],
     "model.rank_ratio": [0, -1.0, float("nan")],
-    "model.norm": ["batch", 3],
+    "model.norm": ["layer", 3],
     "model.small_images": ["x"],
     "model.cell": ["lstmm"],
     "training.batch_size": [0, "x"],

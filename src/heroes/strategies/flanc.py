@@ -6,7 +6,7 @@ Everything but the basis (coefficients, first and last layers, norms, biases) ex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from heroes.fields import NotNegative
 from heroes.messages import Cohort, Integers, Selection, ServerState
@@ -32,6 +32,8 @@ class Flanc(SameTau):
     holds = "factors"
     colour = "#CC79A7"
     marker = "v"
+    companions: ClassVar = {"model.rank_ratio": 0.25}
+    tries: ClassVar = {"model.rank_ratio": (0.25, 0.5, 1.0)}
 
     def duties(self, probes: int) -> Duties:
         from heroes.client.terms import Orthogonality

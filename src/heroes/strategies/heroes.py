@@ -127,12 +127,14 @@ class Heroes(Strategy):
         "strategy.any_width": 0.0,
         "strategy.useful": 0.0,
         "strategy.patience": 1.0,
+        "model.rank_ratio": 1.0,
         "exchange.up_bits": 32,
         "exchange.down_bits": 32,
         "optimiser.name": "none",
         "evaluation.average": 0.0,
     }
     companions: ClassVar = {
+        "model.rank_ratio": 0.25,
         "exchange.up_bits": 8,
         "exchange.down_bits": 8,
         "optimiser.name": "momentum",
@@ -140,6 +142,7 @@ class Heroes(Strategy):
         "optimiser.momentum": 0.7,
         "evaluation.average": 0.8,
     }
+    tries: ClassVar = {"model.rank_ratio": (0.25, 0.5, 1.0)}
     absent: ClassVar = {"any_width": 0.0, "useful": 0.0, "patience": 1.0}
 
     @model_validator(mode="after")
