@@ -106,7 +106,7 @@ def config_of(case: Case, strategy: str) -> Config:
     else:  # widths as ever, but the same whole steps in every round, which a bare loop can do too
         changes |= {"strategy.adaptive_tau": False, "strategy.tau_first": case.tau, "strategy.tau_min": 1}
         changes |= {"strategy.any_width": 0.0, "exchange.up_bits": 32, "exchange.down_bits": 32}
-        changes |= {"optimiser.name": "none", "evaluation.average": 0.0}
+        changes |= {"optimiser.name": "none", "evaluation.average": 0.0, "model.rank_ratio": 1.0}
     return recipes.recipe(case.recipe, strategy).changed(changes)
 
 

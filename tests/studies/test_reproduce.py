@@ -37,7 +37,7 @@ strategy = "fedavg"
 "exchange.up_bits" = 8
 
 [scales.smoke]
-budget = 8
+budget = 4
 
 [scales.smoke.settings]
 "data.test_limit" = 50
@@ -52,6 +52,7 @@ def figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.timeout(900)  # four runs and a dozen pictures
 def test_a_figure_is_run_once_and_written_with_tables_pictures_and_a_page(figure: Path) -> None:
     command = ["reproduce", "worlds", "--scale", "smoke", "--jobs", "1"]
     done = CliRunner().invoke(app, command)
