@@ -42,6 +42,7 @@ def images(count: int, channels: int, size: int) -> Tensor:
 
 CASES = {
     "cnn": Case({"max_width": 4}, lambda: images(32, 3, 32), 10, 4, 0.85),
+    "cnn, rank 0.25": Case({"max_width": 4}, lambda: images(32, 3, 32), 10, 4, rank_ratio=0.25),
     "resnet18": Case({"max_width": 4}, lambda: images(32, 3, 64), 100, 1, 0.6),
     "char_rnn": Case({"max_width": 4}, lambda: torch.randint(0, 80, (32, 80)), 80, 4, rank_ratio=0.5),
     "vit": Case({"max_width": 4}, lambda: images(32, 3, 32), 10, 1),
@@ -53,7 +54,7 @@ def main(quick: bool = False) -> None:
     torch.set_num_threads(1)
     rows, figures = [], []
     for name, case in CASES.items():
-        family = Family(partial(MODELS[name], **case.options), max(WIDTHS), case.rank_ratio)
+        family = Family(partial(MODELS[name.partition(",")[0]], **case.options), max(WIDTHS), case.rank_ratio)
         for width in WIDTHS:
             dense, composed = _measure(family, case, width, turns=3 if quick else 11)
             ratio = statistics.median(c / d for c, d in zip(composed, dense, strict=True))
