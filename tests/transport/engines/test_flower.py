@@ -751,7 +751,7 @@ def test_a_model_and_data_of_ones_own_stay_with_the_nodes(tmp_path, monkeypatch)
         "own",
     )
     assert [client.samples for record in more.records for client in record.clients] == [400] * 12
-    assert more.records[-1].accuracy > 0.5  # of four classes
+    assert more.records[-1].accuracy > 0.4  # of four classes, in six short rounds
     assert not more.records[-1].missing
 
 
