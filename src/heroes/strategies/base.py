@@ -105,20 +105,13 @@ class Strategy(Section):
     marker: ClassVar[str] = "P"
     """in plots, as matplotlib names it"""
     tuned: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """for an experiment by name: the settings, of any section, that suit this strategy, if the experiment's
-    file of tuned settings has none for it
-    """
+    """for an experiment by name: settings of any section that suit it, if its file of tuned ones has none"""
     literal: ClassVar[Mapping[str, Any]] = {}
     """the settings that follow the publication to the letter, where they are not the defaults"""
-
     companions: ClassVar[Mapping[str, Any]] = {}
-    """settings of other sections that experiments start from with this strategy, where the experiment has
-    nothing of its own to say
-    """
+    """settings of other sections to start from with this strategy, where the experiment says nothing"""
     absent: ClassVar[Mapping[str, Any]] = {}
-    """what a key of the strategy means in a run folder of an earlier version, which has not got it, where
-    that is not the default
-    """
+    """what a key means in a run folder of an earlier version, which has not got it, if not the default"""
     tries: ClassVar[Mapping[str, Sequence[Any]]] = {}
     """what `heroes tune` tries besides rates, steps and step limits: keys of any section, with values"""
     requires: ClassVar[Mapping[str, Any]] = {}
