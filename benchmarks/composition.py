@@ -47,6 +47,7 @@ CASES = {
     "char_rnn": Case({"max_width": 4}, lambda: torch.randint(0, 80, (32, 80)), 80, 4, rank_ratio=0.5),
     "vit": Case({"max_width": 4}, lambda: images(32, 3, 32), 10, 1),
     "digits_cnn": Case({}, lambda: images(16, 1, 8), 10, 50),
+    "digits_cnn, rank 0.25": Case({}, lambda: images(16, 1, 8), 10, 50, rank_ratio=0.25),
 }
 
 

@@ -1,5 +1,6 @@
-"""Measure a training step of composed layers on every path, and of the dense layers they equal, and fit the
-prices by which `heroes.models.paths` chooses and a priced clock charges.
+"""Measure a training step of composed layers on every path, of the dense layers they equal and of layers
+without products; say how often the rule of `heroes.models.paths` is right, and fit the prices by which a
+priced clock charges (`heroes.models.prices`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from torch import Tensor, nn
 
 from benchmarks.common import save, say, show
 from heroes.models.layers import ComposedConv2d, ComposedLinear
-from heroes.models.paths import CONVOLUTION, LINEAR, Work, plain_amounts, quickest
+from heroes.models.paths import CONVOLUTION, LINEAR, Work, quickest
+from heroes.models.prices import PLAIN, composed_amounts, plain_amounts
 from heroes.slices.compose import Layout, empty_factors
 
 WIDTHS = (1, 2, 3, 4)
-PLAIN = "plain"
 KINDS = (("CONVOLUTION", True, CONVOLUTION), ("LINEAR", False, LINEAR))
 
 
@@ -34,19 +35,23 @@ class Case:
     batch: int
     image: int = 0
     stride: int = 1
+    rank_ratio: float = 1.0
+
+    @property
+    def rank(self) -> int:
+        return self.layout.rank(self.rank_ratio, max(WIDTHS))
 
     def __str__(self) -> str:
         of = f"{self.layout.inputs} to {self.layout.outputs}"
+        rank = f"rank {self.rank}"
         if not self.image:
-            return f"linear {of}, {self.batch} rows"
+            return f"linear {of}, {rank}, {self.batch} rows"
         side = self.layout.kernel[0]
-        return f"{side}x{side} {of}, stride {self.stride}, {self.batch} of {self.image} pixels"
+        return f"{side}x{side} {of}, {rank}, stride {self.stride}, {self.batch} of {self.image} pixels"
 
     def layer(self, width: int, path: str) -> tuple[nn.Module, Tensor]:
         layout = self.layout
-        factors = [
-            nn.Parameter(zeros) for zeros in empty_factors(layout, layout.rank(1.0, max(WIDTHS)), width)
-        ]
+        factors = [nn.Parameter(zeros) for zeros in empty_factors(layout, self.rank, width)]
         for factor in factors:
             nn.init.normal_(factor, std=0.1)
         if not self.image:
@@ -65,19 +70,18 @@ class Case:
 
     def work(self, width: int, bfloat16: bool) -> Work:
         positions = self.batch * max(1, self.image) ** 2
-        rank = self.layout.rank(1.0, max(WIDTHS))
-        return Work(self.layout, rank, width, positions, positions // self.stride**2, bfloat16)
+        return Work(self.layout, self.rank, width, positions, positions // self.stride**2, bfloat16)
 
     def amounts(self, width: int, path: str) -> tuple[float, ...]:
         work, layout = self.work(width, False), self.layout
         if path != PLAIN:
-            return work.amounts(path)
+            return composed_amounts(work, path)
         weights = width**2 * layout.basis_rows * layout.outputs
         values = width * (work.inputs * layout.inputs + work.outputs * layout.outputs)
         return plain_amounts(6 * work.outputs * weights, values, weights)
 
 
-CASES = [
+LAYERS = [
     *(
         Case(Layout(o, i, (3, 3)), batch, image)
         for i, o, image in [(8, 16, 8), (16, 16, 4)]
@@ -97,6 +101,14 @@ CASES = [
         for rows in (32, 512, 2048)
     ),
 ]
+IMAGES = [(8, 8), (16, 8), (16, 32), (64, 4), (64, 16), (64, 32), (128, 8), (128, 16)]
+"""channels and pixels of what layers without products are given"""
+LIGHT: dict[str, Callable[[int], nn.Module]] = {
+    "norm": lambda channels: nn.GroupNorm(4, channels),
+    "activation": lambda _: nn.ReLU(),
+    "pool": lambda _: nn.MaxPool2d(2),
+}
+CASES = [replace(layer, rank_ratio=ratio) for ratio in (1.0, 0.25) for layer in LAYERS]
 
 
 def main(quick: bool = False) -> None:
@@ -140,9 +152,20 @@ def _fitted(bfloat16: bool, turns: int) -> dict[str, Any]:
         )
         for name, conv, paths in KINDS
     }
+    light = {
+        kind: _fit(
+            [_measure_light(make(channels), channels, image, bfloat16, turns) for channels, image in IMAGES]
+        )
+        for kind, make in LIGHT.items()
+    }
     _show("bfloat16" if bfloat16 else "float32", prices, losses)
-    print("what composed layers take here, against the prices in use:", drift)
-    return {"prices": prices, "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows]}
+    for kind, found in light.items():
+        print(f"LIGHT {kind} = ({', '.join(f'{price:.3g}' for price in found)})")
+    print("what composed layers take here, against the rule's prices:", drift)
+    return {
+        "prices": {**prices, "LIGHT": light},
+        "layers": [{"case": str(c), "width": w, "seconds": s} for c, w, s in rows],
+    }
 
 
 def _show(
@@ -168,11 +191,26 @@ def _measure(case: Case, width: int, bfloat16: bool, turns: int) -> dict[str, fl
     seconds: dict[str, list[float]] = {path: [] for path in steps}
     for turn in range(turns + 1):
         for path, step in steps.items():
-            start = time.thread_time()
-            step()
+            took = _thread_seconds(step)
             if turn:
-                seconds[path].append(time.thread_time() - start)
+                seconds[path].append(took)
     return {path: min(of_path) for path, of_path in seconds.items()}
+
+
+def _measure_light(
+    layer: nn.Module, channels: int, image: int, bfloat16: bool, turns: int
+) -> tuple[tuple[float, float], float]:
+    """The amounts of a layer without products, values in and out, and its seconds."""
+    x = torch.randn(32, channels, image, image).contiguous(memory_format=torch.channels_last)
+    step = _step(layer, x, bfloat16)
+    seconds = [_thread_seconds(step) for _ in range(turns + 1)]
+    return (1.0, float(x.numel() + layer(x).numel())), min(seconds[1:])
+
+
+def _thread_seconds(step: Callable[[], object]) -> float:
+    start = time.thread_time()
+    step()
+    return time.thread_time() - start
 
 
 def _step(layer: nn.Module, x: Tensor, bfloat16: bool) -> Callable[[], object]:

@@ -95,7 +95,7 @@ def test_an_app_brings_its_own_model_and_nodes_their_own_data(federation: Federa
     rounds = records(tmp_path / "run")
     assert all(client["samples"] == 400 for record in rounds for client in record["clients"])
     assert [record["round"] for record in rounds] == [1, 2, 3]
-    assert rounds[-1]["accuracy"] > 0.3  # of four classes, after a dozen steps
+    assert rounds[-1]["scores"]["accuracy"] > 0.3  # of four classes, after a dozen steps
 
 
 def test_a_registered_node_cannot_answer_as_another_client(federation: Federation, tmp_path: Path) -> None:

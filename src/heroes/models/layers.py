@@ -53,13 +53,10 @@ class _Factors(nn.Module):
 
     def path(self, inputs: int, outputs: int) -> str:
         """The path for so many input and output positions."""
-        return self.given_path or quickest(self._work(inputs, outputs))
+        return self.given_path or quickest(self.work(inputs, outputs))
 
-    def seconds(self, inputs: int, outputs: int) -> float:
-        """What a training step takes on that path, about."""
-        return self._work(inputs, outputs).seconds(self.path(inputs, outputs))
-
-    def _work(self, inputs: int, outputs: int) -> Work:
+    def work(self, inputs: int, outputs: int) -> Work:
+        """What there is to do for so many input and output positions."""
         bfloat16 = torch.is_autocast_enabled(self.basis.device.type)
         return Work(self.layout, self.basis.shape[1], self.width, inputs, outputs, bfloat16)
 

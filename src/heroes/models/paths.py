@@ -6,12 +6,13 @@ is quicker when images are small.
 
 The rule looks at shapes and precision only, never at a clock, so that the same run takes the same path on
 every machine. Its prices are seconds per unit of work, fitted to measured steps (`python -m benchmarks.paths`
-measures and fits them anew). Dense layers have prices too, for those who ask what a step takes (`prices`).
+measures them anew and says how often the rule is right). They are part of a run's bits, so they stay as they
+are while the rule is right; what a step takes is asked of `prices`, which may be fitted again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -55,7 +56,7 @@ class Work:
 
     def seconds(self, path: str) -> float:
         """What a training step of this layer takes, about."""
-        return _priced(self.amounts(path), self.prices[path])
+        return cost(self.amounts(path), self.prices[path])
 
 
 CONVOLUTION: dict[bool, Prices] = {
@@ -83,25 +84,8 @@ LINEAR: dict[bool, Prices] = {
 }
 
 
-PLAIN_CONVOLUTION = (3.2e-4, 7.9e-11, 1.8e-9, 6.9e-9)
-PLAIN_LINEAR = (5.4e-5, 6.8e-11, 7.9e-10, 1.2e-9)
-"""Of dense layers: for the layer, a product, a value in or out, and a weight."""
-
-
-def plain_amounts(flops: float, values: int, weights: int) -> tuple[float, ...]:
-    """How much there is of everything that takes time in a dense layer, in the prices' order.
-
-    Values are those that go in and come out.
-    """
-    return 1.0, flops / 6, values, weights  # a product and its two gradients are six FLOPs
-
-
-def plain_seconds(convolution: bool, flops: float, values: int, weights: int) -> float:
-    """What a training step of a dense layer takes, about."""
-    return _priced(plain_amounts(flops, values, weights), PLAIN_CONVOLUTION if convolution else PLAIN_LINEAR)
-
-
-def _priced(amounts: tuple[float, ...], prices: tuple[float, ...]) -> float:
+def cost(amounts: Sequence[float], prices: Sequence[float]) -> float:
+    """So much of everything at these prices."""
     return sum(amount * price for amount, price in zip(amounts, prices, strict=True))
 
 
