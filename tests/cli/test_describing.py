@@ -11,7 +11,8 @@ def test_a_model_is_told_by_width_and_by_layer() -> None:
     done = heroes("model", "cnn")
     assert done.returncode == 0, done.stderr
     assert "229,002" in done.stdout  # dense parameters at full width
-    assert "54,410" in done.stdout  # composed
+    assert "rank ratio 0.25" in done.stdout  # that of Heroes
+    assert "54,410" in heroes("model", "cnn", "--rank-ratio", "1").stdout  # composed
     assert "by layer" in done.stdout
     assert "128x128x3x3" in done.stdout
 

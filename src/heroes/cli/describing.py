@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 Width = Annotated[int, typer.Option("--max-width", min=1, max=64, help="P: the width of the complete model.")]
 Rank = Annotated[
-    float, typer.Option("--rank-ratio", help="Rank of a basis, relative to the outputs at width 1.")
+    float | None,
+    typer.Option(
+        "--rank-ratio", help="Rank of a basis, relative to the outputs at width 1; by default that of Heroes."
+    ),
 ]
 Batch = Annotated[int, typer.Option("--batch-size", min=1, help="Examples in a batch.")]
 BARS = " ▁▂▃▄▅▆▇█"
@@ -33,7 +36,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 def model_command(
     name: Annotated[str, typer.Argument(help="The model (see `heroes list models`).")],
     max_width: Width = 4,
-    rank_ratio: Rank = 1.0,
+    rank_ratio: Rank = None,
     batch_size: Batch = 32,
 ) -> None:
     """Print sizes and FLOPs of a model, dense and composed, by width and by layer."""
@@ -54,7 +57,8 @@ def model_command(
         )
         for w in widths
     ]
-    print_table(Table(f"{name}, batch {batch_size}: by width", header, tuple(rows)))
+    title = f"{name}, batch {batch_size}, rank ratio {family.rank_ratio:g}: by width"
+    print_table(Table(title, header, tuple(rows)))
     columns = ("parameter", "kind", "shape", "rank", "dense", "composed", "dense MFLOPs", "composed")
     lines = [
         (
@@ -80,6 +84,7 @@ def fleet_command(
     model: Annotated[str, typer.Option(help="The model whose steps and uploads are timed.")] = "cnn",
     clients: Annotated[int, typer.Option(min=1, help="How many clients to draw.")] = 1000,
     max_width: Width = 4,
+    rank_ratio: Rank = None,
     batch_size: Batch = 32,
 ) -> None:
     """Describe a fleet: its devices, and step and upload times of a composed model at every width."""
@@ -94,7 +99,7 @@ def fleet_command(
             )
         fleet = Fleet(FLEETS[name] if name in FLEETS else read_fleet(Path(name)), clients, seed=0)
         cohort = fleet.status(np.arange(clients), 1)
-        family, inputs, targets = _family(model, max_width, 1.0, batch_size)
+        family, inputs, targets = _family(model, max_width, rank_ratio, batch_size)
         sizes = by_width(family, inputs, targets)
         uploads = [tensors_bytes(family.tensor_shapes(size.width).values(), 32) for size in sizes]
     out_console.print(f"{name}: {fleet.kind.summary}", markup=False)
@@ -106,7 +111,13 @@ def fleet_command(
     columns = ("device", "GFLOP/s", "clients", "J/GFLOP", "J/MB up", "J/MB down")
     print_table(Table(f"devices of {clients} clients", columns, tuple(devices)))
     steps = [(str(s.width), *_spread(s.composed_flops / cohort.speed)) for s in sizes]
-    print_table(Table(f"seconds of one step of {model}", ("width", *_HEAD), tuple(steps)))
+    print_table(
+        Table(
+            f"seconds of one step of {model}, rank ratio {family.rank_ratio:g}",
+            ("width", *_HEAD),
+            tuple(steps),
+        )
+    )
     times = [(str(s.width), *_spread(size / cohort.upload)) for s, size in zip(sizes, uploads, strict=True)]
     print_table(Table("seconds of one upload", ("width", *_HEAD), tuple(times)))
 
@@ -132,11 +143,17 @@ def _spread(values: Floats) -> tuple[str, ...]:
     return (*(f"{mark:.3g}" for mark in [*marks, low, high]), bars)
 
 
-def _family(name: str, max_width: int, rank_ratio: float, batch_size: int) -> tuple[Family, Tensor, Any]:
+def _family(
+    name: str, max_width: int, rank_ratio: float | None, batch_size: int
+) -> tuple[Family, Tensor, Any]:
     import torch
 
     from heroes.models import MODELS, SAMPLES
     from heroes.models.family import Family
+    from heroes.strategies.heroes import Heroes
+
+    if rank_ratio is None:
+        rank_ratio = Heroes.companions["model.rank_ratio"]
 
     if name not in MODELS:
         raise ConfigError(f"unknown model {name!r}: {did_you_mean(name, MODELS)}")
