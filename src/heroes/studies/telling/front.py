@@ -20,6 +20,7 @@ from heroes.tuning.grids import label
 
 SEEDS = 3  # fewer are no table to lead with
 LEADING = ("accuracy", "field")  # the first of these figures that has them
+PRICED = "priced clock"
 
 
 def lead(evidence: Evidence) -> list[str]:
@@ -32,7 +33,8 @@ def lead(evidence: Evidence) -> list[str]:
             f"The comparison on CIFAR-10 has {there} of its {of} runs so far;",
             "[docs/results.md](docs/results.md) has what they came to, beside the numbers of the paper.",
         ]
-    lines = [*_leading(whole[0]), *(line for chapter in whole[1:] for line in _also(chapter))]
+    priced = [each for each in evidence.figures["worlds"] if each.variant == PRICED and not each.absent]
+    lines = [*_leading(whole[0]), *(line for chapter in [*whole[1:], *priced] for line in _also(chapter))]
     name = whole[0].plan.name
     picture = next((each for each in drawings(evidence) if each.name.startswith(name)), None)
     shown = [] if picture is None else [picture.markdown.replace("(pictures/", "(docs/pictures/"), ""]
@@ -59,7 +61,10 @@ def _leading(chapter: Chapter) -> Iterator[str]:
 def _also(chapter: Chapter) -> Iterator[str]:
     """Another variant in a sentence."""
     for told in _ratios(chapter.found) if chapter.found is not None else ():
-        yield from (f"{chapter.variant[0].upper()}{chapter.variant[1:]}: {told[0].lower()}{told[1:]}", "")
+        start = f"{chapter.variant[0].upper()}{chapter.variant[1:]}"
+        if len(chapter.plan.seeds) < SEEDS:
+            start += f" ({seeds_of(chapter.plan)})"
+        yield from (f"{start}: {told[0].lower()}{told[1:]}", "")
 
 
 def _measures(found: Comparison, groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
