@@ -56,6 +56,7 @@ def test_the_labels_of_the_clients_are_drawn(tmp_path: Path) -> None:
         (["model", "cnn", "--rank-ratio", "0"], "--rank-ratio is 0"),
         (["fleet", "papers"], "did you mean 'paper'?"),
         (["fleet", "gone.csv"], "cannot read the fleet 'gone.csv': No such file or directory\n"),
+        (["compare", "."], "'.' is a folder, but no run"),
         (["data", "get", "cifar"], "did you mean 'cifar10'?"),
         (["data", "get", "imagenet100"], "--from"),
         (["data", "get", "cifar10", "--from", "nowhere"], "nowhere"),

@@ -121,6 +121,15 @@ def test_resume_refuses_a_file_that_has_changed_or_is_gone_unless_it_is_named_ag
     assert len(heroes.load(run).records) == 2  # what needs no file is there all the same
     with pytest.raises(ConfigError, match=r"model of your own, from .* which is gone or has changed"):
         heroes.load(run).model()
+    with pytest.raises(ConfigError, match=r"put it back, or name the one to use, --own FILE"):
+        said("export", run, "-o", tmp_path / "model.safetensors")
+    said("export", run, "-o", tmp_path / "model.safetensors", "--own", moved)
+    assert heroes.load(run, own=moved).model(1)[0].weight.shape == (6, 4)
+    bare = moved.with_name(f"{moved.stem}_bare.py")
+    bare.write_text(PARTS.partition("metrics = ")[0])
+    with pytest.raises(ConfigError, match=rf"was run with your own metrics .*: '{bare}' lacks it"):
+        said("resume", run, "--rounds", 3, "--own", bare)
+    sys.modules.pop(bare.stem, None)
     said("resume", run, "--rounds", 3, "--own", moved)
     assert settings(run).own.file == str(moved)
     sys.modules.pop(moved.stem)

@@ -28,6 +28,12 @@ def options(tmp_path: Path) -> DataOptions:
     return DataOptions(source=tmp_path / "mine", directory=tmp_path / "data", size=8, augment=False)
 
 
+def test_one_class_is_nothing_to_learn_and_the_folder_below_is_named(options):
+    fill(options.source / "photos", 3)
+    with pytest.raises(DataError, match=r"has one class, the folder 'photos'.*give .*mine.photos"):
+        load("images", options)
+
+
 def test_folders_by_class_alone_give_a_share_of_every_class_to_test_on(options):
     fill(options.source, 5)
     data = load("images", options)
@@ -76,7 +82,10 @@ def test_images_train_a_model(options):
         (lambda root: (root / "ant").mkdir(parents=True), "has no images of the 1 classes"),
         (lambda root: fill(root / "train", 1), "has nothing to test on"),
         (lambda root: (fill(root, 1), (root / "dog").mkdir()), r"dog has no images; every class needs some"),
-        (lambda root: (fill(root / "train", 1, ["ant"]), fill(root / "test", 1)), "has the class 'bee', but"),
+        (
+            lambda root: (fill(root / "train", 1, ["ant", "cow"]), fill(root / "test", 1)),
+            "has the class 'bee', but",
+        ),
         (lambda root: fill(root, 1), r"data\.test_share is 0\.2: of 3 training examples that leaves none"),
     ],
 )

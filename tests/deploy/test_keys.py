@@ -195,6 +195,15 @@ def starters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["--name", "kitchen", "--name", "garage", "--host", "fl.example.org", "--systemd", "--docker"]
     done = keys(folder, *words)
     assert done.returncode == 0, done.said
+    for part in (
+        "systemctl enable --now heroes-superlink",
+        "docker compose -f compose.yaml --profile superlink up -d --build",
+        'address = "127.0.0.1:8001"',
+        "systemctl enable --now heroes-kitchen",
+        "NODE = kitchen or garage",
+    ):
+        assert part in done.said
+    assert "--host 0.0.0.0" not in done.said  # what the files close, the commands do not open
     return folder
 
 

@@ -26,6 +26,11 @@ def test_letters_by_hand() -> None:
     ]
 
 
+def test_a_share_never_goes_beyond_the_whole() -> None:
+    drawn = score_curve(rows(1.0, 1.0), width=16, height=2, ascii_only=True)
+    assert (drawn[0], drawn[1]) == ("100 % |   *****", " 90 % |")
+
+
 def test_dots_by_hand() -> None:
     drawn = score_curve(rows(0.0, 0.1), width=16, height=2)
     assert drawn[0] == " 10 % ┤       ⢸"

@@ -158,6 +158,14 @@ def test_a_run_that_has_not_begun_is_told(tmp_path: Path) -> None:
     assert found["error"] == "no round is finished yet"
 
 
+def test_a_broken_configuration_is_told(make_run: Make) -> None:
+    run = make_run("run", [0.5])
+    (run / "config.toml").write_text("x = [")
+    found = Follower(run).news()
+    assert found is not None
+    assert "config.toml" in found["error"]
+
+
 def test_links_and_pipes_are_not_read(make_run: Make, tmp_path: Path) -> None:
     secret = make_run("secret", [0.5])
     top = tmp_path / "top"
@@ -200,13 +208,25 @@ def test_a_page_of_another_name_cannot_read_it(make_run: Make) -> None:
     """A name of an attacker's may point here; browsers send it as the host."""
     with served(make_run("run", [0.5])) as server:
         assert asked(server, "/events", Host="evil.example:80")[0] == 403
-        assert asked(server, "/", Host="localhost:80")[0] == 200
+        assert "open the address that `heroes watch` printed" in asked(server, "/", Host="[evil")[1]
+        for name in ("localhost:80", "localhost", "127.0.0.1", "[::1]:8080", "[::1]"):
+            assert asked(server, "/", Host=name)[0] == 200, name
+
+
+def test_it_listens_on_the_loopback_of_the_other_family_too(make_run: Make) -> None:
+    try:
+        server = Watch(make_run("run", [0.5]), host="::1", port=0)
+    except ConfigError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    assert (server.token, server.url.startswith("http://[::1]:")) == (None, True)
+    server.server_close()
 
 
 def test_beyond_this_machine_a_token_is_needed(make_run: Make) -> None:
     with served(make_run("run", [0.5]), host="0.0.0.0") as server:
         assert server.token is not None
         assert server.url.endswith(f"/?token={server.token}")
+        assert "0.0.0.0" not in server.url  # which leads nowhere
         for path in ("/", "/events", "/?token=", "/events?token=wrong", "/?token=%C3%A4"):
             assert asked(server, path)[0] == 403, path
         assert asked(server, f"/?token={server.token}")[0] == 200
@@ -230,7 +250,7 @@ def test_mistakes_are_told(make_run: Make, tmp_path: Path) -> None:
         pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1 port .* --port"),
     ):
         Watch(tmp_path, port=server.server_address[1])
-    with pytest.raises(ConfigError, match=r"cannot listen on nowhere\.invalid"):
+    with pytest.raises(ConfigError, match=r"cannot listen on nowhere\.invalid .*another with --host"):
         Watch(tmp_path, host="nowhere.invalid", port=0)
 
 

@@ -203,7 +203,8 @@ def test_the_bar_draws_the_round_and_its_results(monkeypatch: pytest.MonkeyPatch
         return Shown()
 
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
+    here: list[object] = [object()]
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: here[0]))
     run = heroes.run(small(experiment="a<b"), track="bar")
     texts = [each["text/plain"] for each in drawn]
     assert texts[0] == "a<b, heroes · round 0 of 3"
@@ -217,6 +218,9 @@ def test_the_bar_draws_the_round_and_its_results(monkeypatch: pytest.MonkeyPatch
     heroes.run(small(**limits), track="bar")
     assert [each["text/html"].split('"')[1] for each in drawn] == ["0.000", "0.800", "1.000"]
     assert drawn[-1]["text/plain"].endswith(" · ended: time budget")
+    here[0] = None
+    with pytest.raises(ConfigError, match="'bar' is for notebooks, and this is none"):
+        heroes.run(small(), track="bar")
     monkeypatch.setitem(sys.modules, "IPython.display", None)
     with pytest.raises(ConfigError, match="'bar' is for notebooks, and IPython is not installed"):
         heroes.run(small(), track="bar")

@@ -93,10 +93,12 @@ class Own:
         for part, before, now in self._places(config):
             if before != now:
                 does = "was run with your own" if before else "was not run with your own"
-                raise ConfigError(
-                    f"{str(folder)!r} {does} {part}: heroes.resume(folder, {part.partition(' ')[0]}=...) "
-                    "must be called accordingly"
-                )
+                name = part.partition(" ")[0]
+                if self.file is not None:
+                    lacks = f"{self.file!r} {'lacks' if before else 'has'} it; give a file as it was then"
+                else:
+                    lacks = f"heroes.resume(folder, {name}=...) must be called accordingly"
+                raise ConfigError(f"{str(folder)!r} {does} {part}: {lacks}")
 
     def _places(self, config: Config) -> Iterator[tuple[str, object, object]]:
         """Every part, whether the run began with one of the user's own, and whether there is one now."""

@@ -56,7 +56,8 @@ def _gone(config: Config, part: str) -> str:
     """Why a part of the user's own is not here, and how to have it."""
     again = f"give it again, heroes.load(folder, {part})"
     if config.own.file is not None:
-        return f"from {config.own.file!r}, which is gone or has changed: put it back, or {again}"
+        named = "name the one to use, --own FILE or heroes.load(folder, own=FILE)"
+        return f"from {config.own.file!r}, which is gone or has changed: put it back, or {named}"
     return f"which its folder does not hold: {again}; the command line finds what was given by --own"
 
 

@@ -29,13 +29,19 @@ def export_command(
     kind: Kind = None,
     max_bytes: Bytes = None,
     max_flops: Flops = None,
+    own: options.Own = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write the model of a run as a file, and check it against PyTorch."""
+    """Write the model of a run as a file, and check it against PyTorch.
+
+    A model of your own comes from the file that the run began with; name it again if that changed or moved.
+    """
     with status("exporting"):
         from heroes.runs.loading import load
 
-        made = load(folder).export(output, width, format=kind, max_bytes=max_bytes, max_flops=max_flops)
+        made = load(folder, own=own).export(
+            output, width, format=kind, max_bytes=max_bytes, max_flops=max_flops
+        )
     facts = {"file": str(made.path), "format": made.format, "bytes": made.bytes, **made.about}
     if as_json:
         print(json.dumps({**facts, "difference": made.difference, "tried": made.tried}))

@@ -63,7 +63,7 @@ def keys_command(
     else:
         written = keys.make_all(folder, list(names), hosts, days, overwrite)
     _say(["written:", *(f"  {path}" for path in [*written, *_written(folder, files)])])
-    _say([*_copies(names, first, files), "", *_commands(folder, names, hosts, first)])
+    _say([*_copies(names, first, files), "", *_commands(folder, names, hosts, first, files)])
 
 
 @flower.command("node", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -150,7 +150,7 @@ def _copies(names: Mapping[str, int], first: int, files: Mapping[str, str]) -> l
     some = "ca.crt, server.crt, server.key, and the nodes' .pub files to register them"
     server = [] if first else [f"  the server      {some}"]
     known = list(names)
-    which = known[0] if len(known) == 1 else f"{known[0]} to {known[-1]}"
+    which = " or ".join(known) if len(known) < 3 else f"{known[0]}, {known[1]}, …"
     guides = ["", "docs/deployment.md says where the files in systemd and docker belong"] if files else []
     return [
         "",
@@ -162,8 +162,12 @@ def _copies(names: Mapping[str, int], first: int, files: Mapping[str, str]) -> l
     ]
 
 
-def _commands(folder: Path, names: Mapping[str, int], hosts: list[str], first: int) -> list[str]:
-    """The commands that start everything, with the paths of this machine."""
+def _commands(
+    folder: Path, names: Mapping[str, int], hosts: list[str], first: int, files: Mapping[str, str]
+) -> list[str]:
+    """The commands that start everything: by the files written, or with the paths of this machine."""
+    if files:
+        return _started_by(folder, names, first, files)
     where, address = shlex.quote(str(folder)), units.address(hosts[0] if hosts else "127.0.0.1")
     listen = "0.0.0.0" if hosts else "127.0.0.1"
     one, number = next(iter(names.items()))
@@ -173,22 +177,66 @@ def _commands(folder: Path, names: Mapping[str, int], hosts: list[str], first: i
         f"    --ssl-ca-certfile {where}/ca.crt --ssl-certfile {where}/server.crt --ssl-keyfile "
         f"{where}/server.key",
         "",
+        *_named_to_flwr(address, folder),
+    ]
+    return [
+        *([] if first else start),
+        *_registered(folder, names),
+        f"start each node on its machine (here {one}):",
+        f"  heroes flower node --superlink {address} --root-certificates {where}/ca.crt \\",
+        f"    --auth-supernode-private-key {where}/{one}.key \\",
+        f"    --node-config {shlex.quote(units.node_config(one, number))}",
+    ]
+
+
+def _started_by(folder: Path, names: Mapping[str, int], first: int, files: Mapping[str, str]) -> list[str]:
+    """What to type where units or a compose file start everything: the SuperLink is behind its gate."""
+    one, ways = next(iter(names)), sorted({path.partition("/")[0] for path in files})
+    compose = f"docker compose -f compose{f'-{first}' if first else ''}.yaml"
+    commands = {
+        "systemd": (
+            "systemctl enable --now heroes-superlink && systemctl reload nginx",
+            f"systemctl enable --now heroes-{one}",
+        ),
+        "docker": (
+            f"{compose} --profile superlink up -d --build",
+            f"{compose} --profile {one} up -d --build",
+        ),
+    }
+    inner = f"127.0.0.1:{units.INNER_PORT}"
+    server = [
+        f"start the server (nodes come in by port {units.PORT}; only the server itself reaches {inner}):",
+        *(f"  {commands[way][0]}" for way in ways),
+        "",
+        *_named_to_flwr(inner, folder),
+    ]
+    return [
+        *([] if first else server),
+        *_registered(folder, names),
+        f"start each node on its machine (here {one}):",
+        *(f"  {commands[way][1]}" for way in ways),
+    ]
+
+
+def _named_to_flwr(address: str, folder: Path) -> list[str]:
+    return [
         "name it to the flwr command, in $FLWR_HOME/config.toml (by default ~/.flwr/config.toml):",
         "  [superlink.federation]",
         f'  address = "{address}"',
         f'  root-certificates = "{folder.absolute()}/ca.crt"',
         "",
     ]
+
+
+def _registered(folder: Path, names: Mapping[str, int]) -> list[str]:
     return [
-        *([] if first else start),
         "register every node, once:",
-        *(f"  flwr supernode register {where}/{name}.pub federation" for name in list(names)[:3]),
+        *(
+            f"  flwr supernode register {shlex.quote(str(folder))}/{name}.pub federation"
+            for name in list(names)[:3]
+        ),
         *(["  ..."] if len(names) > 3 else []),
         "",
-        f"start each node on its machine (here {one}):",
-        f"  heroes flower node --superlink {address} --root-certificates {where}/ca.crt \\",
-        f"    --auth-supernode-private-key {where}/{one}.key \\",
-        f"    --node-config {shlex.quote(units.node_config(one, number))}",
     ]
 
 

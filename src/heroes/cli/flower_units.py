@@ -89,6 +89,7 @@ def _unit(name: str, command: list[str]) -> str:
         f" \\\n  {word}" if word.startswith("--") else f" {shlex.quote(word)}" for word in words
     )
     environment = "\n".join(f"Environment={key}={value}" for key, value in ENVIRONMENT.items())
+    refused = "" if name == "superlink" else _REFUSED
     return f"""# /etc/systemd/system/heroes-{name}.service; then: systemctl enable --now heroes-{name}
 [Unit]
 Description=heroes federation: {name}
@@ -102,8 +103,7 @@ WorkingDirectory={STATE}
 Environment=PATH={PROGRAMS}:/usr/bin:/bin
 {environment}
 ExecStart={PROGRAMS}/{program}{options}
-# a node that was killed is refused until the server has noticed, so it tries again and again
-Restart=always
+{refused}Restart=always
 RestartSec=15
 NoNewPrivileges=yes
 PrivateTmp=yes
@@ -113,6 +113,9 @@ ProtectHome=yes
 [Install]
 WantedBy=multi-user.target
 """
+
+
+_REFUSED = "# a node that was killed is refused until the server has noticed, so it tries again and again\n"
 
 
 def _gate(superlink: str, keys: PurePosixPath) -> str:

@@ -12,7 +12,7 @@ from heroes.messages import Integers
 
 
 def classes(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Each client has `level` classes, and those who have a class share all of it."""
+    """Each client has data.classes_per_client classes, and those who have a class share all of it."""
     supply = np.unique(request.labels, return_counts=True)[1]
     has = ~dealt_evenly(request.clients, len(supply), len(supply) - classes_held(request, len(supply)), rng)
     demand = np.zeros(has.shape, dtype=np.int64)
@@ -41,7 +41,7 @@ def classes_held(request: SplitRequest, there: int) -> int:
 
 
 def shards(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Examples sorted by class are cut into shards of one size, and each client gets `level` of them."""
+    """Examples sorted by class are cut into shards of one size, and each client gets data.shards of them."""
     level = 2 if request.level is None else int(request.level)
     pieces, there = level * request.clients, len(request.labels)
     if pieces > there:

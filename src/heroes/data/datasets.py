@@ -67,8 +67,8 @@ class DataOptions:
         path = _expanded(self.source) if self.source is not None else data_directory(self.directory) / name
         if not path.exists():
             raise DataError(
-                f"there is no {name} data at {path}; get it by `heroes data get {name}`, or give the path of "
-                "your copy"
+                f"there is no {name} data at {path}; get it by `heroes data get {name}`, or set data.source "
+                "to the path of your copy"
             )
         return path
 

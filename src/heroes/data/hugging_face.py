@@ -6,11 +6,15 @@ machines without a network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 import torch
@@ -26,6 +30,7 @@ from heroes.data.table_files import Table, cells_of
 from heroes.errors import DataError, said
 
 PREFIX = "hf:"
+REACH = 5.0  # seconds in which the hub answers, or is not there
 _FOR_TESTING = ("test", "validation", "valid", "val")
 
 
@@ -61,7 +66,8 @@ def _opened(name: str, source: Path | None) -> Any:
         if source is not None:
             found = datasets.load_from_disk(str(source.expanduser()))
         else:
-            found = datasets.load_dataset(hub, subset or None)
+            with _at_once(datasets.config):
+                found = datasets.load_dataset(hub, subset or None)
     except Exception as error:  # the network, the hub and its files can fail in any way
         wanted = ", ".join(repr(part) for part in (hub, subset) if part)
         raise DataError(
@@ -70,6 +76,31 @@ def _opened(name: str, source: Path | None) -> Any:
             "and set data.source to it"
         ) from None
     return found if isinstance(found, dict) else {"train": found}
+
+
+@contextmanager
+def _at_once(config: Any) -> Iterator[None]:
+    """Without a network only the cache is looked into; the hub would be tried for minutes."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or _reached(constants.ENDPOINT):
+        yield
+        return
+    constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = False
+
+
+def _reached(endpoint: str) -> bool:
+    """Whether a server answers; behind a proxy nobody can tell."""
+    hub = urlsplit(endpoint)
+    try:
+        socket.create_connection((hub.hostname or "", hub.port or 443), timeout=REACH).close()
+    except OSError:
+        return bool(getproxies())
+    return True
 
 
 def _label(name: str, kinds: dict[str, str]) -> str:

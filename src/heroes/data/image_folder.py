@@ -57,7 +57,7 @@ def load(options: DataOptions) -> Dataset:
     classes = chosen(train, options.classes)
     if strange := [name for name in chosen(test, ()) if name not in classes and not options.classes]:
         raise DataError(f"{test} has the class {strange[0]!r}, but {train} has not; take it away, or add it")
-    _refuse_empty(train, image_files(train, classes), classes)
+    _check(train, image_files(train, classes), classes)
     return in_two_folders(train, test, classes, options, "images")
 
 
@@ -84,16 +84,22 @@ def _apart(root: Path, options: DataOptions) -> Dataset:
     """Images without a part to test on: a share of every class is, the same every time."""
     classes = chosen(root, options.classes)
     files = image_files(root, classes)
-    _refuse_empty(root, files, classes)
+    _check(root, files, classes)
     rng = seeds.stream(0, "data", "test share")
     train, test = apart(np.array(files.labels), options.test_share, rng, "data.test_share")
     return _dataset(((root, files.only(train)), (root, files.only(test))), classes, options, "images")
 
 
-def _refuse_empty(folder: Path, files: ImageFiles, classes: Sequence[str]) -> None:
+def _check(folder: Path, files: ImageFiles, classes: Sequence[str]) -> None:
+    """A DataError unless there are two classes or more, with images."""
     for label, name in enumerate(classes):
         if label not in files.labels:
             raise DataError(f"{folder / name} has no images; every class needs some, or take the folder away")
+    if len(classes) == 1:
+        raise DataError(
+            f"{folder} has one class, the folder {classes[0]!r}: there is nothing to tell apart. Every class "
+            f"needs a folder of its own; if they are in {classes[0]!r}, give {folder / classes[0]}"
+        )
 
 
 def _dataset(

@@ -48,7 +48,7 @@ def iid(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 
 def gamma(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """`level` percent of a client's examples from one class (n mod C), the rest from the others."""
+    """data.gamma percent of a client's examples from one class (n mod C), the rest from the others."""
     return _with_main_class(request, main_in_turn(request), rng, "gamma")
 
 
@@ -150,7 +150,7 @@ def _turns(main: Integers) -> Integers:
 
 
 def missing(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Each client lacks `level` of the classes and has equally many examples of every other; 0 is IID."""
+    """Each client lacks data.phi of the classes and has equally many examples of every other; 0 is IID."""
     supply = np.unique(request.labels, return_counts=True)[1]
     classes, level = len(supply), classes_lacking(request, len(supply))
     has = ~dealt_evenly(request.clients, classes, level, rng)
@@ -230,7 +230,7 @@ def natural(request: SplitRequest, rng: np.random.Generator) -> Shares:
 
 
 def dirichlet(request: SplitRequest, rng: np.random.Generator) -> Shares:
-    """Each class is spread in proportions drawn from Dirichlet(level); small levels are less even."""
+    """Each class is spread in proportions drawn from Dirichlet(data.alpha); a small one is less even."""
     labels, clients, level = request.labels, request.clients, concentration(request)
     equal = np.full(clients, level)
     base = equal if request.weights is None else clients * level * request.weights / request.weights.sum()

@@ -62,7 +62,7 @@ def chosen(name: str | None, path: Path) -> tuple[str, Format]:
     lacking = [package for package in kind.packages if find_spec(package) is None]
     if lacking:
         raise ConfigError(
-            f"the format {name} needs {', '.join(lacking)}, which is not installed: "
+            f"the format {name} needs {', '.join(lacking)}, not installed here: "
             f"pip install 'heroes-fl[{kind.extra}]'"
         )
     return name, kind

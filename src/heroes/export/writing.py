@@ -87,9 +87,13 @@ def _weight(module: nn.Module) -> int:
 def _too_large(offer: Offer, limits: Limits, weights: int, flops: int) -> ConfigError:
     wanted = [f"{limits.bytes:,} bytes" if limits.bytes is not None else ""]
     wanted += [f"{limits.flops:,.0f} FLOPs" if limits.flops is not None else ""]
+    narrowest = min(offer.widths)
+    which = (
+        f"that of width {narrowest}" if len(offer.widths) == 1 else f"the narrowest, of width {narrowest},"
+    )
     return ConfigError(
-        f"no model keeps to {' and '.join(filter(None, wanted))}: the narrowest, of width "
-        f"{min(offer.widths)}, has {weights:,} bytes of weights and takes {flops:,} FLOPs an example"
+        f"no model keeps to {' and '.join(filter(None, wanted))}: {which} "
+        f"has {weights:,} bytes of weights and takes {flops:,} FLOPs an example"
     )
 
 

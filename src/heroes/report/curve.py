@@ -45,7 +45,7 @@ def _range(found: Sequence[Evaluation], metric: Metric) -> tuple[float, float]:
     """Round numbers below and above all scores; for shares, multiples of ten percent."""
     least, most = min(each.score for each in found), max(each.score for each in found)
     if metric.share:
-        low = math.floor(10 * least + 1e-9) / 10
+        low = min(0.9, math.floor(10 * least + 1e-9) / 10)
         return low, max(math.ceil(10 * most - 1e-9) / 10, low + 0.1)
     span = (most - least) or abs(most) or 1.0
     step = 10.0 ** math.floor(math.log10(max(span, 1e-280)))

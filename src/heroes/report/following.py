@@ -151,10 +151,11 @@ class Follower:
             return False
 
     def _described(self) -> dict[str, Any]:
-        """What its configuration says of a run; nothing where it cannot be read."""
+        """What its configuration says of a run; where it cannot be read, that is its flaw."""
         try:
             tree = read_config(self.folder)
-        except HeroesError:
+        except HeroesError as error:
+            self._flaw = str(error)
             return {}
         strategy = _word(tree, "strategy", "name")
         rounds = _part(tree, "federation").get("rounds")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -43,17 +44,21 @@ class Watch(ThreadingHTTPServer):
         self.token = None if _loopback(host) else secrets.token_urlsafe(24)
         self.viewers = threading.BoundedSemaphore(MOST_VIEWERS)
         self.closing = threading.Event()
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
+            other = "--host" if isinstance(error, socket.gaierror) else "--port, 0 is any"
             raise ConfigError(
-                f"cannot listen on {host} port {port}: {reason}; choose another with --port, 0 is any"
+                f"cannot listen on {host} port {port}: {reason}; choose another with {other}"
             ) from None
 
     @property
     def url(self) -> str:
         host, port = str(self.server_address[0]), self.server_address[1]
+        if host in ("0.0.0.0", "::"):
+            host = socket.gethostname()  # all addresses are none that a browser can be given
         secret = "" if self.token is None else f"?token={self.token}"
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/{secret}"
 
@@ -107,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
         if not self._allowed(parse_qs(asked.query)):
-            self._refuse(HTTPStatus.FORBIDDEN, "the address lacks the token that `heroes watch` printed")
+            self._refuse(HTTPStatus.FORBIDDEN, f"open the address that `heroes watch` printed: {self._lacks}")
         elif asked.path == "/":
             self._page()
         elif asked.path == "/events":
@@ -115,13 +120,20 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is only the page, at /")
 
+    @property
+    def _lacks(self) -> str:
+        return "this one is of another name" if self.server.token is None else "this one lacks its token"
+
     def _allowed(self, query: dict[str, list[str]]) -> bool:
         """With a token: it is there. Without: the browser was not led here by another name."""
         if self.server.token is not None:
             given = query.get("token", [""])[0]
             return hmac.compare_digest(given.encode(), self.server.token.encode())
-        name = self.headers.get("Host", "").rpartition(":")[0].strip("[]")
-        return _loopback(name)
+        try:
+            name = urlsplit(f"//{self.headers.get('Host', '')}").hostname
+        except ValueError:
+            return False
+        return _loopback(name or "")
 
     def _refuse(self, code: HTTPStatus, why: str) -> None:
         self._begin(code, "text/plain; charset=utf-8")

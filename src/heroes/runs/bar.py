@@ -18,9 +18,14 @@ class Bar:
 
     def __init__(self) -> None:
         try:
+            from IPython import get_ipython
             from IPython.display import display
         except ImportError:
             raise ConfigError("the tracker 'bar' is for notebooks, and IPython is not installed") from None
+        if get_ipython() is None:
+            raise ConfigError(
+                "the tracker 'bar' is for notebooks, and this is none; a terminal has its own bar"
+            )
         self._display = display
         self._shown: Any = None
         self._rounds = 1

@@ -80,6 +80,7 @@ def load(
     model: Build | None = None,
     data: OwnData | None = None,
     strategy: Strategy | None = None,
+    own: str | Path | None = None,
 ) -> Loaded:
     """A run from its folder, finished or not.
 
@@ -92,11 +93,15 @@ def load(
         data: the data of a run with data of your own; needed only where the folder does not say what the
             model takes, and better than drawn numbers to check exported files on.
         strategy: the object of a run with a strategy of your own.
+        own: the Python file with parts of your own, if the one that the run began with has changed or moved.
     """
-    path, own = Path(folder), Own(model, data, strategy)
-    with suppress(ConfigError):  # a file of the user's own may be gone; what needs it will say so
-        own = configured.brought(path, {}, own)
-    return Loaded(configured.of_folder(path, own), path, own)
+    path, parts = Path(folder), Own(model, data, strategy)
+    if own is not None:
+        parts = configured.brought(path, {"own.file": str(own)}, parts)
+    else:
+        with suppress(ConfigError):  # a file of the user's own may be gone; what needs it will say so
+            parts = configured.brought(path, {}, parts)
+    return Loaded(configured.of_folder(path, parts), path, parts)
 
 
 def _final(path: Path) -> tuple[Mapping[str, Any], Tensors | None]:

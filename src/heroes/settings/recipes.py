@@ -6,6 +6,7 @@ All take `rounds`, `seed` and the name of a `strategy`, whose settings are those
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from heroes.errors import ConfigError, did_you_mean
@@ -162,6 +163,11 @@ def recipe(experiment: str, strategy: Chosen | None = None) -> Config:
         strategy: for which it is tuned; by default Heroes.
     """
     if experiment not in EXPERIMENTS:
+        if Path(experiment).is_dir():
+            raise ConfigError(
+                f"{experiment!r} is a folder, but no run: give an experiment, a TOML file, or run folders "
+                "in it"
+            )
         raise ConfigError(
             f"unknown experiment {experiment!r}: {did_you_mean(experiment, EXPERIMENTS)}; or give the path "
             "of a TOML file"
