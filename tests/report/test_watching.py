@@ -164,6 +164,7 @@ def test_a_broken_configuration_is_told(make_run: Make) -> None:
     found = Follower(run).news()
     assert found is not None
     assert "config.toml" in found["error"]
+    assert len(found["rows"]) == 1  # its rounds are shown all the same
 
 
 def test_links_and_pipes_are_not_read(make_run: Make, tmp_path: Path) -> None:

@@ -81,11 +81,11 @@ def compare(
 
 def _too_few(runs: Sequence[RunData], found: Found) -> list[str]:
     """A note for every run that cannot reach a target, since it has too few tests for a mean."""
-    tests = {run.label: len(found[id(run)]) for run in runs if len(found[id(run)]) < TESTS}
+    tests = [(run.label, len(found[id(run)])) for run in runs if len(found[id(run)]) < TESTS]
     return [
         f"{label!r} was tested {'once' if count == 1 else f'{count} times'}; a target counts by the mean of "
         f"{TESTS} tests, so this run reaches none"
-        for label, count in tests.items()
+        for label, count in tests
     ]
 
 

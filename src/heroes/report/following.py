@@ -89,6 +89,7 @@ class Follower:
         self._clients: dict[int, _Client] = {}
         self._about: dict[str, Any] = {}
         self._flaw: str | None = None
+        self._unclear: str | None = None  # what is wrong with its configuration
         self._said: str | None = ""  # nothing was said yet
         self._now: dict[str, Any] | None = None
 
@@ -96,7 +97,7 @@ class Follower:
         """What is new, or None. `reset` says that what was told before is no longer so."""
         try:
             rows, reset = self._read()
-            flaw = self._flaw
+            flaw = self._flaw or self._unclear
         except FileNotFoundError:
             rows, reset, flaw = [], False, self._gone()
         except (HeroesError, OSError) as error:
@@ -151,11 +152,11 @@ class Follower:
             return False
 
     def _described(self) -> dict[str, Any]:
-        """What its configuration says of a run; where it cannot be read, that is its flaw."""
+        """What its configuration says of a run; where it cannot be read, the page says why."""
         try:
             tree = read_config(self.folder)
         except HeroesError as error:
-            self._flaw = str(error)
+            self._unclear = str(error)
             return {}
         strategy = _word(tree, "strategy", "name")
         rounds = _part(tree, "federation").get("rounds")
