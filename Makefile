@@ -17,7 +17,7 @@ DIST_VENV := .venv-dist
 DIST_READY := $(DIST_VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types imports browser hosts gate pytest test-slow test-deploy fuzz bench docs results site dist format clean
+.PHONY: help setup run test lint types imports browser hosts gate containers pytest test-slow test-deploy fuzz bench docs results site dist format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -70,7 +70,7 @@ pytest: setup browser ## the tests alone
 test-slow: setup $(SLOW_READY) ## the tests that take long
 	@$(BIN)/python -m pytest -n 2 -m slow
 
-test-deploy: setup hosts gate $(MPICH_READY) ## deployed federations: TLS, node keys, machines that die, cut links
+test-deploy: setup hosts gate containers $(MPICH_READY) ## deployed federations: TLS, node keys, machines that die, cut links
 	@$(BIN)/python -m pytest -m deploy
 
 hosts: ## iproute2, by which the tests make hosts with addresses of their own
@@ -80,6 +80,10 @@ hosts: ## iproute2, by which the tests make hosts with addresses of their own
 gate: ## nginx, which the tests put before a SuperLink
 	@command -v nginx > /dev/null || { [ "$$(id -u)" = 0 ] || { echo "the tests need nginx: as root say apt-get install -y nginx-light"; exit 1; }; \
 		echo "installing nginx"; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nginx-light > /dev/null; }
+
+containers: ## Docker and a Debian to build images from; without them, or without root, that test is skipped
+	@{ command -v dockerd && command -v docker-compose && command -v debootstrap; } > /dev/null || [ "$$(id -u)" != 0 ] || { \
+		echo "installing docker"; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq docker.io docker-compose debootstrap > /dev/null; }
 
 $(MPICH_READY): constraints.txt
 	@echo "setting up $(MPICH_VENV)"

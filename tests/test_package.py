@@ -152,7 +152,7 @@ def test_when_every_client_diverges_and_none_is_needed_the_model_stays_finite(tm
 
 def test_a_width_that_is_not_served_is_refused_with_the_choices() -> None:
     run = heroes.run(few(rounds=1))
-    for width in (0, 9, -1, "1"):
+    for width in (0, 9, -1, "1", 1.0):
         with pytest.raises(heroes.HeroesError, match="heroes serves the widths 1, 2, 3, 4"):
             run.model(width)  # type: ignore[arg-type]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heroes.cli import console
+from heroes.cli import console, options
 from heroes.report import Table
 
 RATIOS = Table(
@@ -52,3 +52,20 @@ def test_a_range_goes_below_its_ratio_where_there_is_no_room(
     console.print_table(RATIOS)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "best of 1.19x 1.19x 1.19x 1.19x" in lines
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["data.phi=3"], "note: data.phi has no part here: data.partition is 'gamma', and it is for missing"),
+        (["data.partition=iid", "data.gamma=20"], "it is for gamma or gamma_all or by_device"),
+        (["data.gamma=20"], ""),
+        (["data.partition=missing", "data.phi=3"], ""),
+    ],
+)
+def test_a_key_that_another_partition_reads_is_worth_a_note(
+    settings: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options.configuration("digits", None, settings, {})
+    printed = capsys.readouterr().err
+    assert (said in printed) if said else not printed

@@ -286,8 +286,18 @@ def supernode_options() -> set[str]:
 def test_the_dockerfile_is_one_and_says_this_version(starters: Path) -> None:
     lines = (starters / "docker" / "Dockerfile").read_text().splitlines()
     steps = [line.split(" ", 1) for line in lines if line and not line.startswith("#")]
-    assert [step for step, _ in steps] == ["FROM", "ARG", "ARG", "RUN", "RUN", "ENV", "WORKDIR", "USER"]
-    assert steps[1][1] == f'HEROES="heroes-fl[node]=={heroes.__version__}"'
+    assert [step for step, _ in steps] == [
+        "ARG",
+        "FROM",
+        "ARG",
+        "ARG",
+        "RUN",
+        "RUN",
+        "ENV",
+        "WORKDIR",
+        "USER",
+    ]
+    assert steps[2][1] == f'HEROES="heroes-fl[node]=={heroes.__version__}"'
     assert all("=" in word for word in dict(steps)["ENV"].split())
 
 

@@ -91,6 +91,13 @@ def test_a_wrong_file_is_an_error_and_is_not_kept(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
 
 
+def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "folder.pt").mkdir()
+    with pytest.raises(HeroesError, match=r"cannot write '[^']*folder\.pt': Is a directory"):
+        export(offer(nn.Linear(3, 2), torch.randn(4, 3)), tmp_path / "folder.pt")
+    assert [file.name for file in tmp_path.iterdir()] == ["folder.pt"]
+
+
 def test_a_trace_that_holds_only_for_its_batch_is_found_wrong(tmp_path: Path) -> None:
     class Counting(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

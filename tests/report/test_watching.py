@@ -178,7 +178,8 @@ def test_links_and_pipes_are_not_read(make_run: Make, tmp_path: Path) -> None:
     (top / "file").mkdir()
     (top / "file" / "config.toml").touch()
     (top / "file" / "records.jsonl").symlink_to(secret / "records.jsonl")
-    assert set(runs_in(top)) == {"one", "pipe", "file"}
+    (write_run(top / "bare", [0.5]) / "config.toml").unlink()  # its records are still worth a look
+    assert set(runs_in(top)) == {"one", "pipe", "file", "bare"}
     assert set(runs_in(alone)) == {"one"}
     for name, said in (("pipe", "not a plain file"), ("file", "cannot be read")):
         found = Follower(top / name).news()

@@ -35,6 +35,7 @@ from heroes.models import MODELS
 from heroes.models.family import Build
 from heroes.seeds import Seed
 from heroes.settings.config import Config
+from heroes.settings.sections import LEVELS
 
 T = TypeVar("T")
 _PATHS = ("directory", "source", "test", "writers")  # among the options of a data set
@@ -98,9 +99,7 @@ def federated(config: Config, data: Dataset, seed: Seed, progress: Progress | No
     if d.validation:
         rest, held = held_out(data, d.validation, seeds.stream(seed, "validation"))
         test = data.train.only(tested(held, d.test_limit, seed))
-    by_gamma: dict[str, float] = dict.fromkeys(("gamma", "gamma_all", "by_device"), d.gamma)
-    levels = {"dirichlet": d.alpha, "missing": d.phi, "classes": d.classes_per_client, "shards": d.shards}
-    level = (by_gamma | levels).get(name)
+    level = getattr(d, LEVELS[name]) if name in LEVELS else None
     shares = share_out(
         name,
         data.train.targets.numpy()[rest],

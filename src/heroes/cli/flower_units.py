@@ -143,7 +143,9 @@ server {{
 
 
 _DOCKERFILE = f"""# one image for the server and for nodes
-FROM python:3.12-slim
+# another image with Python 3.11 or newer and pip serves as well, such as a Jetson's
+ARG BASE="python:3.12-slim"
+FROM $BASE
 ARG HEROES="heroes-fl[node]=={__version__}"
 # where to look for other builds of PyTorch, such as those for the CPU alone
 ARG PIP_EXTRA_INDEX_URL=""
@@ -157,7 +159,7 @@ USER 1000:1000
 
 _GATE_SERVICE = (
     "  gate:",
-    "    image: nginx:stable",
+    "    image: ${HEROES_GATE:-nginx:stable}",
     "    profiles: [superlink]",
     "    restart: unless-stopped",
     "    depends_on: [superlink]",

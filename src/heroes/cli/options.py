@@ -10,10 +10,12 @@ from zlib import crc32
 
 import typer
 
+from heroes.cli.console import note
 from heroes.errors import ConfigError
 from heroes.settings import tuned_files
 from heroes.settings.config import Config, parse_setting
 from heroes.settings.recipes import EXPERIMENTS, recipe
+from heroes.settings.sections import LEVELS
 from heroes.settings.toml_files import load, read
 from heroes.strategies import registry
 from heroes.strategies.base import Strategy
@@ -79,7 +81,16 @@ def configuration(
         known = tuned_files.read(tuned, None if mine is None else mine.name)
         config = tuned_files.applied(config, tuned, known)
     config = config.changed(given | {key: value for key, value in named.items() if value is not None})
+    _say_idle(given, config.data.partition)
     return config if file is None else _with_own(config)
+
+
+def _say_idle(given: Mapping[str, Any], partition: str) -> None:
+    """A note of every key asked for that another partition would read."""
+    for key in dict.fromkeys(LEVELS.values()):
+        if f"data.{key}" in given and LEVELS.get(partition) != key:
+            readers = " or ".join(name for name, level in LEVELS.items() if level == key)
+            note(f"data.{key} has no part here: data.partition is {partition!r}, and it is for {readers}")
 
 
 def own_file(own: Path | None, given: Mapping[str, Any], path: Path | None) -> Path | None:

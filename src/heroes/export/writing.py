@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -114,8 +115,11 @@ def _written(
         with converting(name):
             difference = _difference(kind, draft, module, inputs, blank)
         draft.replace(path)
+    except OSError as error:
+        raise HeroesError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
     return difference
 
 

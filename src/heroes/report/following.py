@@ -31,14 +31,16 @@ def runs_in(folder: Path) -> dict[str, Path]:
     """The run folders here, by name: the folder itself, or those in it. Links are not followed."""
     if (folder / CONFIG).exists() or (folder / RECORDS).exists():
         return {printable(folder.resolve().name, _NAME): folder}
-    found = (path.parent for depth in range(1, DEPTH + 1) for path in _configs(folder, depth))
+    found = (path.parent for depth in range(1, DEPTH + 1) for path in _signs(folder, depth))
     inside = sorted({path for path in found if not _linked(path, folder)})[:MOST_RUNS]
     return {printable(path.relative_to(folder).as_posix(), _NAME): path for path in inside}
 
 
-def _configs(folder: Path, depth: int) -> Iterator[Path]:
+def _signs(folder: Path, depth: int) -> Iterator[Path]:
+    """Files so deep in it by which one knows a run folder."""
     try:
-        yield from folder.glob("/".join(["*"] * depth + [CONFIG]))
+        for name in (CONFIG, RECORDS):
+            yield from folder.glob("/".join(["*"] * depth + [name]))
     except OSError:  # it vanished, or may not be read
         return
 

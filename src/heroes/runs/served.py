@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from torch import nn
@@ -30,9 +31,11 @@ class Served:
     def module(self, width: int | None = None) -> nn.Module:
         """The trained model at a width, by default the complete one: a plain module, ready to use."""
         wanted = self.widths[-1] if width is None else width
-        if wanted not in self.widths:
+        if wanted not in self.widths or not isinstance(wanted, Integral):
             choices = ", ".join(map(str, self.widths))
-            raise ConfigError(f"width is {width!r}: {self.strategy.name} serves the widths {choices}")
+            raise ConfigError(
+                f"width is {width!r}: {self.strategy.name} serves the widths {choices}, whole numbers"
+            )
         local = self.family.dense(wanted)
         tensors = taken(self.strategy, self.tensors, self.strategy.selection(wanted))
         local.load(self.family.plain_weights(tensors))

@@ -51,6 +51,18 @@ class FederationConfig(Section):
         return self
 
 
+LEVELS = {
+    "gamma": "gamma",
+    "gamma_all": "gamma",
+    "by_device": "gamma",
+    "dirichlet": "alpha",
+    "missing": "phi",
+    "classes": "classes_per_client",
+    "shards": "shards",
+}
+"""the key of [data] that says how uneven a partition is"""
+
+
 class DataConfig(Section):
     """What the clients learn from."""
 
