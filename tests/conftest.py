@@ -46,11 +46,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Limits of tests are as long as this machine needs them."""
+    """Limits of tests are as long as this machine needs them. Whoever may take longest begins first, so that
+    nobody is left to run alone at the end.
+    """
+    limits = {}
     for item in items:
         own = item.get_closest_marker("timeout")
-        seconds = float(own.args[0] if own and own.args else config.getini("timeout"))
-        item.add_marker(pytest.mark.timeout(patience(seconds)), append=False)
+        limits[item.nodeid] = float(own.args[0] if own and own.args else config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(patience(limits[item.nodeid])), append=False)
+    items.sort(key=lambda item: -limits[item.nodeid])
 
 
 PUBLISHED = {

@@ -79,8 +79,9 @@ def test_run_folders_without_a_result_are_read_and_not_run_again(tuned: Path, tm
     assert results(folder) == results(tuned)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # more than all that it waits for
-@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_at_any_moment_it_goes_on_to_the_same_results(tuned: Path, tmp_path: Path, how: int) -> None:
     command = [*HEROES, "tune", "digits", *GRID, "--out", str(tmp_path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -135,7 +136,7 @@ def test_trials_that_cannot_be_trained_count_as_the_worst(tmp_path: Path) -> Non
 
 def test_the_stages_on_a_tiny_budget(tmp_path: Path) -> None:
     done = heroes(
-        *("tune", "digits", "--strategies", "flanc", "--budget", "8", "--seeds", "100", *WORLD, *ONE),
+        *("tune", "digits", "--strategies", "flanc", "--budget", "4", "--seeds", "100", *WORLD, *ONE),
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr

@@ -81,7 +81,7 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path, strategy, bits):
 TARGET = 0.4
 
 
-@pytest.mark.parametrize("sample", [None, 100])
+@pytest.mark.parametrize("sample", [pytest.param(None, marks=pytest.mark.slow), 100])
 def test_a_run_that_stops_at_a_target_stops_there_after_any_break_and_reports_agree(tmp_path, sample):
     changes = {"federation.rounds": 40, "federation.target_accuracy": TARGET, "evaluation.every": 1}
     chosen = config(**changes).changed({"evaluation.sample": sample})
@@ -127,7 +127,7 @@ def test_a_run_that_stops_because_it_gets_no_better_does_so_after_a_break_and_go
     assert (more.records[-1].round, more.records[-1].stopped) == (last.round + 1, "rounds")
 
 
-@pytest.mark.parametrize("faults", [{}, {"faults.dropout": 0.2}])
+@pytest.mark.parametrize("faults", [pytest.param({}, marks=pytest.mark.slow), {"faults.dropout": 0.2}])
 def test_a_sample_changes_what_is_tested_during_a_run_and_nothing_else(faults):
     faults = {**faults, **steps("heroes", 5)}
     plain = heroes.run(config(**faults))
@@ -145,7 +145,7 @@ def test_a_sample_changes_what_is_tested_during_a_run_and_nothing_else(faults):
     assert alone.records[-1].score_by_width == {4: plain.summary().score}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_worker_processes_go_on_with_the_same_bits_too(tmp_path, workers):
     changes = {"engine.name": "processes", "engine.workers": workers, "checkpoint.every": 2}
     changes |= steps("heroes", 5)

@@ -1,4 +1,4 @@
-"""A process with two of Flower's simulations, for test_flower: `python flower_job.py FOLDER`."""
+"""A process with two of Flower's simulations, for test_flower: `python flower_job.py FOLDER STRATEGIES`."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def config(strategy: str, engine: str) -> Config:
     return recipe("digits", strategy).changed({**small, **chosen})
 
 
-def strategies(folder: Path) -> None:
-    """Every strategy in one simulation, and without it."""
+def strategies(folder: Path, names: list[str]) -> None:
+    """Strategies in one simulation, and without it."""
     with flower.simulated(CLIENTS, partial(at_node, NOTHING), workers=2) as link:
         engine = partial(flower.opened, link=link)
-        for name in BITS:
+        for name in names:
             heroes.run(config(name, "flower"), engine=engine, out=folder / "flower" / name)
-    for name in BITS:
+    for name in names:
         heroes.run(config(name, "in_process"), out=folder / "in_process" / name)
 
 
@@ -71,4 +71,4 @@ def failed(folder: Path) -> None:
 
 if __name__ == "__main__":
     failed(Path(sys.argv[1]))
-    strategies(Path(sys.argv[1]))
+    strategies(Path(sys.argv[1]), CARRIED[: int(sys.argv[2])])

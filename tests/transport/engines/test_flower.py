@@ -133,16 +133,18 @@ def tiny(world):
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.parametrize("strategies", [2, pytest.param(99, marks=pytest.mark.slow)])
 def test_a_simulation_ends_with_a_run_that_fails_and_the_next_gives_the_bits_of_one_client_after_the_other(
-    tmp_path,
+    tmp_path, strategies
 ):
-    """With every strategy; see `flower_job`, which says nothing."""
-    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), str(tmp_path)]
+    """With some strategies, or with every one; see `flower_job`, which says nothing."""
+    job = Path(__file__).with_name("flower_job.py")
+    command = [sys.executable, str(job), str(tmp_path), str(strategies)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(1400))
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert json.loads((tmp_path / "failed.json").read_text()) == {"left": [], "same": True, "over": True}
     carried = sorted(path.name for path in (tmp_path / "in_process").iterdir())
-    assert len(carried) >= len(PAPER)
+    assert len(carried) >= min(strategies, len(PAPER))
     for strategy in carried:
         for name in ("records.jsonl", "model.safetensors"):
             here, there = (tmp_path / engine / strategy / name for engine in ("in_process", "flower"))
@@ -792,6 +794,7 @@ def test_without_flower_one_sentence_says_what_to_install():
     assert "heroes-fl[flower]" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # more than all that it waits for
 def test_ctrl_c_ends_everything(tmp_path):
     command = [sys.executable, "-m", "heroes.cli", "run", "digits", "--engine", "flower", "--rounds", "5000"]
