@@ -134,6 +134,7 @@ def test_trials_that_cannot_be_trained_count_as_the_worst(tmp_path: Path) -> Non
     assert results(tmp_path)[1e30, 100]["failed"]  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_the_stages_on_a_tiny_budget(tmp_path: Path) -> None:
     done = heroes(
         *("tune", "digits", "--strategies", "flanc", "--budget", "4", "--seeds", "100", *WORLD, *ONE),
@@ -181,7 +182,6 @@ def test_compare_takes_a_grid_and_a_tuned_file(tuned: Path, tmp_path: Path) -> N
         (["tune", "digits", "--set", "data.validation=0"], "data.validation is 0"),
         (["tune", "digits", "--set", "engine.name=mpi"], "does not run under MPI"),
         (["tune", "digits", "--set", "nonsense=1"], "unknown key 'nonsense'"),
-        (["tune", "cifar10", "--set", "data.directory=nowhere", *ONE], "heroes data get cifar10"),
         (["tune", "digits", "--out", "/proc/nowhere"], "'/proc/nowhere"),
         (["compare", "digits", "--grid", "strategy.tau=1,2"], "heroes: unknown key 'strategy.tau'"),
         (["compare", "digits", "--settings", "nowhere.toml"], "there is no file of settings 'nowhere.toml'"),

@@ -56,7 +56,7 @@ def killing(killer: Path, home: Path, what: str, *numbers: int) -> dict[str, int
 
 @pytest.mark.timeout(900)
 def test_a_kill_at_some_file_operations_changes_no_bit(killer: Path, tmp_path: Path) -> None:
-    counted = killing(killer, tmp_path, "operations", 29)
+    counted = killing(killer, tmp_path, "operations", 17)
     assert counted.keys() == SCENES
     assert min(counted.values()) >= 1
 

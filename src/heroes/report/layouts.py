@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from heroes.messages import TESTS
-from heroes.report.measures import Spread
+from heroes.report.measures import Spread, ratio
 from heroes.report.metrics import Metric
 
 Show = Callable[[float], str]
@@ -109,11 +109,7 @@ def saved(metric: Metric) -> list[Layout]:
     """The ratios to other groups; `{}` stands for the group that they are compared with."""
     reach, column = f"to reach a target {metric.name}", metric.target
     return [
-        Layout("speed-up", f"Speed-up of {{}} {reach}", _two_places, "x", column=column, note=_RATIOS),
-        Layout(
-            "less traffic", f"How many times less traffic {{}} needs {reach}", _two_places, "x", column=column
-        ),
-        Layout(
-            "less energy", f"How many times less energy {{}} needs {reach}", _two_places, "x", column=column
-        ),
+        Layout("speed-up", f"Speed-up of {{}} {reach}", ratio, "x", column=column, note=_RATIOS),
+        Layout("less traffic", f"How many times less traffic {{}} needs {reach}", ratio, "x", column=column),
+        Layout("less energy", f"How many times less energy {{}} needs {reach}", ratio, "x", column=column),
     ]

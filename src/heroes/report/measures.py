@@ -21,6 +21,15 @@ TARGETS = 4  # how many are chosen if none are given
 WIDE = 20  # a metric whose highest value is so many times its lowest is shown by powers of ten
 
 
+def ratio(value: float) -> str:
+    """How many times, as it is written: two places, and none where they would say nothing.
+
+    >>> ratio(3.268), ratio(2233.7)
+    ('3.27', '2,234')
+    """
+    return f"{value:.2f}" if value < 99.995 else f"{value:,.0f}"
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """A test of the complete model: its score by the main metric, and what had been spent by then."""

@@ -33,9 +33,7 @@ class Served:
         wanted = self.widths[-1] if width is None else width
         if wanted not in self.widths or not isinstance(wanted, Integral):
             choices = ", ".join(map(str, self.widths))
-            raise ConfigError(
-                f"width is {width!r}: {self.strategy.name} serves the widths {choices}, whole numbers"
-            )
+            raise ConfigError(f"width is {width!r}: {self.strategy.name} serves the widths {choices}")
         local = self.family.dense(wanted)
         tensors = taken(self.strategy, self.tensors, self.strategy.selection(wanted))
         local.load(self.family.plain_weights(tensors))

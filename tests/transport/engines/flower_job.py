@@ -1,4 +1,6 @@
-"""A process with two of Flower's simulations, for test_flower: `python flower_job.py FOLDER STRATEGIES`."""
+"""A process with two of Flower's simulations, for test_flower: `python flower_job.py FOLDER STRATEGIES`,
+with so many strategies; with none, a run that fails.
+"""
 
 from __future__ import annotations
 
@@ -70,5 +72,5 @@ def failed(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    failed(Path(sys.argv[1]))
-    strategies(Path(sys.argv[1]), CARRIED[: int(sys.argv[2])])
+    out, count = Path(sys.argv[1]), int(sys.argv[2])
+    strategies(out, CARRIED[:count]) if count else failed(out)

@@ -132,23 +132,31 @@ def tiny(world):
     return make
 
 
-@pytest.mark.timeout(1500)
-@pytest.mark.parametrize("strategies", [2, pytest.param(99, marks=pytest.mark.slow)])
-def test_a_simulation_ends_with_a_run_that_fails_and_the_next_gives_the_bits_of_one_client_after_the_other(
-    tmp_path, strategies
-):
-    """With some strategies, or with every one; see `flower_job`, which says nothing."""
-    job = Path(__file__).with_name("flower_job.py")
-    command = [sys.executable, str(job), str(tmp_path), str(strategies)]
+def job(folder, strategies):
+    """What `flower_job` does, which says nothing."""
+    command = [sys.executable, str(Path(__file__).with_name("flower_job.py")), str(folder), str(strategies)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(1400))
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert json.loads((tmp_path / "failed.json").read_text()) == {"left": [], "same": True, "over": True}
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("strategies", [2, pytest.param(99, marks=pytest.mark.slow)])
+def test_a_simulation_gives_the_bits_of_one_client_after_the_other(tmp_path, strategies):
+    """With some strategies, or with every one."""
+    job(tmp_path, strategies)
     carried = sorted(path.name for path in (tmp_path / "in_process").iterdir())
     assert len(carried) >= min(strategies, len(PAPER))
     for strategy in carried:
         for name in ("records.jsonl", "model.safetensors"):
             here, there = (tmp_path / engine / strategy / name for engine in ("in_process", "flower"))
             assert here.read_bytes() == there.read_bytes(), (strategy, name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_simulation_ends_with_a_run_that_fails(tmp_path):
+    job(tmp_path, 0)
+    assert json.loads((tmp_path / "failed.json").read_text()) == {"left": [], "same": True, "over": True}
 
 
 @pytest.mark.parametrize("bits", [(32, 32), (8, 8), (2, 16)])
@@ -860,6 +868,7 @@ with simulated(1, slow, workers=1) as link:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_nobody_waits_for_a_client_of_a_simulation_that_is_given_up():
     command = [sys.executable, "-c", ABANDONED]

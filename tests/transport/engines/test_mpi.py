@@ -194,6 +194,7 @@ def test_a_mistake_is_said_once(arguments, said):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_rank_that_cannot_start_is_named(tmp_path):
     command = [*HEROES, *RUN, "--out", str(tmp_path / "run"), "--set", f"engine.model_out={tmp_path}/model"]
     done = finished("-n", "1", *command, ":", "-n", "1", "-x", "HEROES_WIDTH=9", *command)
@@ -265,6 +266,7 @@ def test_ranks_end_when_mpiexec_is_killed(tmp_path):
 # ranks of which nothing is heard
 
 
+@pytest.mark.slow
 def test_a_rank_of_which_nothing_is_heard_ends_the_run_which_goes_on_to_the_same_bits(tmp_path):
     silence = patience(8)
     with running(tmp_path / "run", 2, [f"engine.wait_seconds={silence}"], 25) as (process, ranks):

@@ -454,7 +454,7 @@ def test_ctrl_c_ends_the_run_and_its_workers_without_a_traceback(tmp_path):
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_end_with_a_parent_that_is_killed_and_leave_no_file(tmp_path, start):
     with started(tmp_path, f"engine.start={start}") as process:
         assert len(session_of(process.pid)) >= 3
@@ -468,7 +468,9 @@ def test_workers_end_with_a_parent_that_is_killed_and_leave_no_file(tmp_path, st
 DEVICES = tuple(torch.device("cpu", number) for number in range(2))  # to a pool as different as two GPUs
 
 
-@pytest.mark.parametrize(("workers", "start"), [(2, "fork"), (3, "fork"), (2, "spawn")])
+@pytest.mark.parametrize(
+    ("workers", "start"), [(2, "fork"), (3, "fork"), pytest.param(2, "spawn", marks=pytest.mark.slow)]
+)
 def test_workers_are_shared_out_over_devices_and_so_are_those_that_replace_them(world, workers, start):
     federation = world.federation()
     alone, _ = run_round(federation, federation.strategy.begin(0))

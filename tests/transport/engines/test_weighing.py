@@ -28,6 +28,7 @@ def told(*words: str) -> int:
     return int(subprocess.run(command, capture_output=True, check=True, timeout=patience(120)).stdout)
 
 
+@pytest.mark.slow
 def test_processes_above_count_if_they_are_the_nodes() -> None:
     assert told("flower") - told("gardener") > LARGE / 2
 

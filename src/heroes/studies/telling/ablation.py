@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from heroes.report.measures import Ratios, Spread, evaluations, reach, running_means
+from heroes.report.measures import Ratios, Spread, evaluations, ratio, reach, running_means
 from heroes.report.runs import RunData
 from heroes.report.summary import MEGABYTE, final_score
 from heroes.studies.figures import Chapter
@@ -92,7 +92,7 @@ def _row(outcome: Outcome, effect: Effect | None) -> tuple[str, ...]:
     times, points, words = "1", "", ""
     if effect is not None:
         at = "" if effect.target is None else f" to {percent(effect.target)}"
-        times = effect.times.text(lambda value: f"{value:.2f}", "not reached", "x") + at
+        times = effect.times.text(ratio, "not reached", "x") + at
         points = f" ({100 * (effect.points.mean or 0.0):+.1f} points)"
         words = ", ".join(effect.words)
     sent = fmean(run.rows[-1].traffic / MEGABYTE / len(run.rows) for run in runs)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from heroes.report import Comparison
 from heroes.report.comparison import LESS_TRAFFIC, MEAN, SPEED_UP
+from heroes.report.measures import ratio
 from heroes.report.page import ABSENT
 from heroes.strategies.registry import DEFAULT
 from heroes.studies.figures import Chapter
@@ -83,7 +84,7 @@ def _differs(compared: Sequence[Compared]) -> str:
 
 
 def _size(point: Point, gain: float) -> str:
-    return f"{100 * gain:+.1f} points" if point.higher_is_better else f"{gain:.2f}x"
+    return f"{100 * gain:+.1f} points" if point.higher_is_better else f"{ratio(gain)}x"
 
 
 def _gain(point: Point, gain: Gain) -> str:
@@ -92,7 +93,7 @@ def _gain(point: Point, gain: Gain) -> str:
         ahead = gain.spread.text(lambda value: f"{100 * value:.1f}", "not measured", " points")
         return f"+{ahead}" if (gain.spread.mean or 0.0) > 0 else ahead
     at = "" if gain.at is None else f" at {percent(gain.at)}"
-    return gain.spread.text(lambda value: f"{value:.2f}", "not reached", "x") + at
+    return gain.spread.text(ratio, "not reached", "x") + at
 
 
 def _overall(evidence: Evidence) -> Iterator[Line]:
