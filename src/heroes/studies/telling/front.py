@@ -21,6 +21,7 @@ from heroes.tuning.grids import label
 SEEDS = 3  # fewer are no table to lead with
 LEADING = ("accuracy", "field")  # the first of these figures that has them
 PRICED = "priced clock"
+_BY_PRICE = "By a clock that charges what steps take on a processor, and not their FLOPs"
 
 
 def lead(evidence: Evidence) -> list[str]:
@@ -61,7 +62,9 @@ def _leading(chapter: Chapter) -> Iterator[str]:
 def _also(chapter: Chapter) -> Iterator[str]:
     """Another variant in a sentence."""
     for told in _ratios(chapter.found) if chapter.found is not None else ():
-        start = f"{chapter.variant[0].upper()}{chapter.variant[1:]}"
+        start = (
+            _BY_PRICE if chapter.variant == PRICED else f"{chapter.variant[0].upper()}{chapter.variant[1:]}"
+        )
         if len(chapter.plan.seeds) < SEEDS:
             start += f" ({seeds_of(chapter.plan)})"
         yield from (f"{start}: {told[0].lower()}{told[1:]}", "")
