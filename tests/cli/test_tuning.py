@@ -182,6 +182,11 @@ def test_compare_takes_a_grid_and_a_tuned_file(tuned: Path, tmp_path: Path) -> N
         (["tune", "digits", "--set", "data.validation=0"], "data.validation is 0"),
         (["tune", "digits", "--set", "engine.name=mpi"], "does not run under MPI"),
         (["tune", "digits", "--set", "nonsense=1"], "unknown key 'nonsense'"),
+        pytest.param(
+            ["tune", "cifar10", "--set", "data.directory=nowhere", *ONE],
+            "heroes data get cifar10",
+            marks=pytest.mark.slow,
+        ),
         (["tune", "digits", "--out", "/proc/nowhere"], "'/proc/nowhere"),
         (["compare", "digits", "--grid", "strategy.tau=1,2"], "heroes: unknown key 'strategy.tau'"),
         (["compare", "digits", "--settings", "nowhere.toml"], "there is no file of settings 'nowhere.toml'"),

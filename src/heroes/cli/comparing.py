@@ -33,6 +33,7 @@ from heroes.runs.planned import Planned
 from heroes.settings.toml_files import text as whole_file
 from heroes.settings.tuned_files import Settings
 from heroes.strategies import registry
+from heroes.studies.making import refuse_without_data
 from heroes.tuning.grids import combinations, label, parse_grid, parts, varied
 
 _WHAT = "An experiment or a TOML file to run, or run folders."
@@ -147,6 +148,7 @@ def _refuse_mpi(planned: list[Planned]) -> None:
 
 def _run_all(planned: list[Planned], jobs: int, overwrite: bool, quiet: bool) -> None:
     todo = [job for job in planned if overwrite or not job.done]
+    refuse_without_data([job.config for job in todo])
     if len(todo) < len(planned) and not quiet:
         err_console.print(f"{len(planned) - len(todo)} of {len(planned)} runs are already done")
     if jobs > 1 and len(todo) > 1:
