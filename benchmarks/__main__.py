@@ -9,6 +9,7 @@ ALL = {
     "limit": "client-steps per second against a bare PyTorch loop",
     "precision": "the same in float32 and bfloat16, dense and composed, against bare loops of either",
     "peers": "the same FedAvg job on heroes, Flower and pfl",
+    "together": "steps of several clients in one call against one client after the other",
     "composition": "a step of the composed model against the dense one of the same width",
     "scale": "a hundred to a million clients: seconds a round and memory",
     "assignment": "how long the server takes to decide who trains what",
