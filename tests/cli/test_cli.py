@@ -80,7 +80,11 @@ def test_a_users_mistake_is_one_sentence_and_exit_2(arguments: list[str], said: 
     ("arguments", "said"),
     [
         (["run", "digit"], "did you mean 'digits'?"),
-        (["run", "digits", "--engine", "mpi"], "mpiexec -n 5 heroes run digits --engine mpi"),
+        pytest.param(
+            ["run", "digits", "--engine", "mpi"],
+            "mpiexec -n 5 heroes run digits --engine mpi",
+            marks=pytest.mark.slow,
+        ),
         (["fly"], "No such command"),
     ],
 )

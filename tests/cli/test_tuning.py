@@ -114,6 +114,7 @@ def _last(folder: Path) -> str:
     return "stopped" if rows and json.loads(rows[-1]).get("stopped") else ""
 
 
+@pytest.mark.slow
 def test_trials_that_cannot_be_trained_count_as_the_worst(tmp_path: Path) -> None:
     wild = ["--strategies", "fedavg", "--grid", "training.learning_rate=0.1,1e30", "--budget", "60", *WORLD]
     done = heroes(

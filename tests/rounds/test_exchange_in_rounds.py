@@ -267,6 +267,7 @@ def digits_accuracy(name, seed, rounds, up, down, cohort=10):
     return last.accuracy
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_heroes_loses_at_most_two_points_on_digits_to_fewer_bits():
     full, few = (digits_accuracy("heroes", 0, 15, *bits, cohort=5) for bits in ((32, 32), (4, 8)))

@@ -171,9 +171,10 @@ def test_a_run_speaks_with_one_voice_and_every_rank_gets_its_model(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
+        pytest.param(
             [*RUN, "--set", "model.name=digits_cn"],
             "error: model.name is 'digits_cn': did you mean 'digits_cnn'?",
+            marks=pytest.mark.slow,
         ),
         pytest.param([*RUN, "--rounds", "0"], "error: federation.rounds is 0", marks=pytest.mark.slow),
         (
@@ -288,6 +289,7 @@ def test_a_rank_of_which_nothing_is_heard_ends_the_run_which_goes_on_to_the_same
         assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "here" / file).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_others_leave_when_nothing_is_heard_of_rank_0(tmp_path):
     with running(tmp_path / "run", 2, [f"engine.wait_seconds={patience(8)}"]) as (process, ranks):
         os.kill(ranks[0], signal.SIGSTOP)
