@@ -66,6 +66,6 @@ def test_a_range_goes_below_its_ratio_where_there_is_no_room(
 def test_a_key_that_another_partition_reads_is_worth_a_note(
     settings: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options.configuration("digits", None, settings, {})
+    options.say_idle(settings, options.configuration("digits", None, settings, {}))
     printed = capsys.readouterr().err
     assert (said in printed) if said else not printed

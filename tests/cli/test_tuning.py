@@ -61,9 +61,9 @@ def test_what_is_on_record_is_not_run_again_without_the_run_folders(tuned: Path,
     again = heroes("tune", "digits", *GRID, "--out", str(tmp_path), "--json", *ONE)
     assert again.returncode == 0, again.stderr
     assert not (tmp_path / "trials").exists()
-    scores = [row["score"] for row in results(tuned).values()]  # type: ignore[index]
+    scores = {key: row["score"] for key, row in results(tuned).items()}  # type: ignore[index]
     best = json.loads(again.stdout)["fedavg"]
-    assert best["score"] == max((scores[0] + scores[1]) / 2, (scores[2] + scores[3]) / 2)
+    assert best["score"] == max((scores[rate, 100] + scores[rate, 101]) / 2 for rate in (0.05, 0.1))
     other = heroes("tune", "digits", *GRID[:-2], "--set", "model.max_width=3", "--out", str(tmp_path))
     assert other.returncode == 2
     assert "model.max_width = 2, but now it is model.max_width = 3" in other.stderr

@@ -93,6 +93,7 @@ def compare_command(
         }
         asked = _Asked(things[0], settings, named, tuned, own, out)
         planned = list(asked.runs(strategies, seeds, combinations(parse_grid(grid or []))))
+        options.say_idle(settings, planned[0].config)
         _refuse_mpi(planned)
         _run_all(planned, jobs, overwrite, quiet)
         folders = [job.folder for job in planned]

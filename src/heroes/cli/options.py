@@ -81,12 +81,12 @@ def configuration(
         known = tuned_files.read(tuned, None if mine is None else mine.name)
         config = tuned_files.applied(config, tuned, known)
     config = config.changed(given | {key: value for key, value in named.items() if value is not None})
-    _say_idle(given, config.data.partition)
     return config if file is None else _with_own(config)
 
 
-def _say_idle(given: Mapping[str, Any], partition: str) -> None:
-    """A note of every key asked for that another partition would read."""
+def say_idle(settings: list[str] | None, config: Config) -> None:
+    """A note of every key of `--set` that another partition than the configured one would read."""
+    given, partition = dict(parse_setting(text) for text in settings or []), config.data.partition
     for key in dict.fromkeys(LEVELS.values()):
         if f"data.{key}" in given and LEVELS.get(partition) != key:
             readers = " or ".join(name for name, level in LEVELS.items() if level == key)

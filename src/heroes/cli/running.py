@@ -51,6 +51,7 @@ def run_command(
     _serve_if_not_first()
     named = {"engine.name": engine, "seed": seed, "federation.rounds": rounds}
     config = options.configuration(experiment, strategy, settings, named, own=own)
+    options.say_idle(settings, config)
     launch.refuse_many(config.engine.name)
     name = options.folder_name(config.experiment, config.strategy.name, config.seed)
     folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"

@@ -39,7 +39,7 @@ def study_command(
 ) -> None:
     """Make the runs of a study that are missing, keep them as small files, and show what they came to."""
     store = Store(results)
-    if listed or names in (None, ["list"]):
+    if listed or not names or names == ["list"]:
         _list(store)
         return
     for plan in [plans.read(name) for name in names]:

@@ -62,7 +62,9 @@ def tune_command(
 ) -> None:
     """Find settings that suit each strategy, on held-out examples; say the same again to go on."""
     bases = _bases(experiment, strategies, settings, budget, own)
-    experiment = options.folder_name(next(iter(bases.values())).experiment)
+    first = next(iter(bases.values()))
+    options.say_idle(settings, first)
+    experiment = options.folder_name(first.experiment)
     out = out or Path("runs") / options.folder_name("tune", experiment)
     search = Search(bases, parse_grid(grid or []), Book(out / f"{experiment}.jsonl"), _seeds(seeds))
     if search.book.torn:
