@@ -17,17 +17,18 @@ from benchmarks.common import ratio, save, show, take_turns
 from benchmarks.peer_job import JOBS, Job
 
 CLIENTS = (2, 5, 10, 25)
-STEPS = 60  # of one client, or of all of them together, that make a turn
+STEPS = 60  # of one client, or of all of them together, that make a turn; fewer of a large job
 
 
 def main(quick: bool = False) -> None:
     torch.set_num_threads(1)
     rows, figures = [], []
     for name, job in JOBS.items():
-        counts = CLIENTS if job.batch <= 10 else CLIENTS[:2]
-        sides: dict[str, Callable[[], object]] = {"one": partial(_one, job, 4 if quick else STEPS)}
+        small = job.batch <= 10
+        counts, steps = (CLIENTS if small else CLIENTS[:2]), (4 if quick else STEPS if small else STEPS // 8)
+        sides: dict[str, Callable[[], object]] = {"one": partial(_one, job, steps)}
         for count in counts:
-            sides[str(count)] = partial(_together, job, count, 4 if quick else STEPS)
+            sides[str(count)] = partial(_together, job, count, steps)
         found = take_turns(sides, 2 if quick else 7)
         gains = {count: ratio(found[str(count)], found["one"]) / count for count in counts}
         rows += [(name, str(count), f"{gain:.2f}") for count, gain in gains.items()]

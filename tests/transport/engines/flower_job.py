@@ -1,4 +1,4 @@
-"""A process with two of Flower's simulations, for test_flower: `python flower_job.py FOLDER STRATEGIES`,
+"""A process with one of Flower's simulations, for test_flower: `python flower_job.py FOLDER STRATEGIES`,
 with so many strategies; with none, a run that fails.
 """
 
@@ -73,4 +73,7 @@ def failed(folder: Path) -> None:
 
 if __name__ == "__main__":
     out, count = Path(sys.argv[1]), int(sys.argv[2])
-    strategies(out, CARRIED[:count]) if count else failed(out)
+    if count:
+        strategies(out, CARRIED[:count])
+    else:
+        failed(out)
