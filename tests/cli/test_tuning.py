@@ -135,7 +135,6 @@ def test_trials_that_cannot_be_trained_count_as_the_worst(tmp_path: Path) -> Non
     assert results(tmp_path)[1e30, 100]["failed"]  # type: ignore[index]
 
 
-@pytest.mark.slow
 def test_the_stages_on_a_tiny_budget(tmp_path: Path) -> None:
     done = heroes(
         *("tune", "digits", "--strategies", "flanc", "--budget", "4", "--seeds", "100", *WORLD, *ONE),

@@ -304,7 +304,6 @@ def killed_at_random(folder: Path, kills: int, chance: random.Random, rounds: in
     assert running.returncode == 0 or "is finished" in said, said
 
 
-@pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(tmp_path):
     heroes.run(config(**{"federation.rounds": 12}), out=tmp_path / "whole")
     killed_at_random(tmp_path / "cut", 2, random.Random(0), 12)

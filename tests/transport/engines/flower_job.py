@@ -1,6 +1,4 @@
-"""A process with one of Flower's simulations, for test_flower: `python flower_job.py FOLDER STRATEGIES`,
-with so many strategies; with none, a run that fails.
-"""
+"""A process with one of Flower's simulations, for test_flower: `flower_job.py strategies|failed FOLDER`."""
 
 from __future__ import annotations
 
@@ -45,13 +43,13 @@ def config(strategy: str, engine: str) -> Config:
     return recipe("digits", strategy).changed({**small, **chosen})
 
 
-def strategies(folder: Path, names: list[str]) -> None:
-    """Strategies in one simulation, and without it."""
+def strategies(folder: Path) -> None:
+    """A strategy of every kind in one simulation, and without it."""
     with flower.simulated(CLIENTS, partial(at_node, NOTHING), workers=2) as link:
         engine = partial(flower.opened, link=link)
-        for name in names:
+        for name in CARRIED:
             heroes.run(config(name, "flower"), engine=engine, out=folder / "flower" / name)
-    for name in names:
+    for name in CARRIED:
         heroes.run(config(name, "in_process"), out=folder / "in_process" / name)
 
 
@@ -72,8 +70,4 @@ def failed(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    out, count = Path(sys.argv[1]), int(sys.argv[2])
-    if count:
-        strategies(out, CARRIED[:count])
-    else:
-        failed(out)
+    {"strategies": strategies, "failed": failed}[sys.argv[1]](Path(sys.argv[2]))

@@ -195,7 +195,6 @@ def test_a_mistake_is_said_once(arguments, said):
     assert done.stdout == ""
 
 
-@pytest.mark.slow
 def test_a_rank_that_cannot_start_is_named(tmp_path):
     command = [*HEROES, *RUN, "--out", str(tmp_path / "run"), "--set", f"engine.model_out={tmp_path}/model"]
     done = finished("-n", "1", *command, ":", "-n", "1", "-x", "HEROES_WIDTH=9", *command)
@@ -289,7 +288,6 @@ def test_a_rank_of_which_nothing_is_heard_ends_the_run_which_goes_on_to_the_same
         assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "here" / file).read_bytes()
 
 
-@pytest.mark.slow
 def test_the_others_leave_when_nothing_is_heard_of_rank_0(tmp_path):
     with running(tmp_path / "run", 2, [f"engine.wait_seconds={patience(8)}"]) as (process, ranks):
         os.kill(ranks[0], signal.SIGSTOP)
