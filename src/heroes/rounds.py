@@ -70,11 +70,12 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     clients = f.fleet.status(asked, state.round + 1, number, state.measured)  # how fast they are today
     plan = stamped(assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
     wanted = min(f.cohort, len(clients))
-    # clients often get the same slice: it is cut once
+    # clients often get the same slice: it is cut once, and so is what it looks like on its way back
     sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))
+    like = lru_cache(maxsize=_SLICES)(lambda selection: expected(f, state, selection))
     updates = carried_out(f, plan.assignments, wanted, lambda a: make_task(f, state, a, sent))
     unchanged = None if f.privacy is None else lambda a: sent(a.selection)
-    answers = Pairing(plan.assignments, updates, lambda a: expected(f, state, a), unchanged)
+    answers = Pairing(plan.assignments, updates, lambda a: like(a.selection), unchanged)
     left: list[Leftover] = []
     good = screen(f, state, answers, received(f, state, answers, sent, left.append))
     after, facts = aggregated(f.strategy, state, plan, good)  # local training happens behind this line
@@ -135,9 +136,9 @@ def held(f: Federation, assignment: Assignment) -> Cut:
     return cut(f.strategy, assignment.selection)
 
 
-def expected(f: Federation, state: ServerState[M], assignment: Assignment) -> Expected:
-    """What the answer to an assignment must look like."""
-    shapes = cut_shapes(state.tensors, held(f, assignment))
+def expected(f: Federation, state: ServerState[M], selection: Selection) -> Expected:
+    """What the answer of a client that holds a selection must look like."""
+    shapes = cut_shapes(state.tensors, cut(f.strategy, selection))
     rows = [shapes[name][0] for name in f.family.classifier if name in shapes]
     return Expected(shapes, f.sends, max(rows, default=0))
 

@@ -53,24 +53,26 @@ class _Layer:
     old: Tensor
     total: Tensor = field(init=False)
     count: Tensor = field(init=False)  # broadcasts against the total: 1 along axes that no slice cuts
+    everywhere: int = 0  # slices that hold all of it, which the count leaves out
 
     def __post_init__(self) -> None:
         self.total = torch.zeros_like(self.old, dtype=torch.float64)
         self.count = torch.zeros([1] * self.old.dim(), dtype=torch.float64)
 
     def add(self, piece: Slice, value: Tensor) -> None:
-        self.count = _spread(self.count, piece, self.old)
         if not piece.axes:
             self.total.add_(value)
-            self.count.add_(1.0)
+            self.everywhere += 1
             return
+        self.count = _spread(self.count, piece, self.old)
         where = _address(self.old.dim(), dict(piece.axes))
         self.total[where] += value.to(torch.float64)
         self.count[where] += 1.0
 
     def mean(self) -> Tensor:
-        mean = (self.total / self.count.clamp(min=1.0)).to(self.old.dtype)
-        return torch.where(self.count > 0, mean, self.old)
+        count = self.count + self.everywhere
+        mean = (self.total / count.clamp(min=1.0)).to(self.old.dtype)
+        return torch.where(count > 0, mean, self.old)
 
 
 def _spread(count: Tensor, piece: Slice, old: Tensor) -> Tensor:
