@@ -71,7 +71,7 @@ def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | 
         "data.test_limit": 5000,
         "model.name": "char_rnn",
         "model.rank_ratio": 0.5,
-        "training.learning_rate": 0.02,
+        "training.learning_rate": 0.1,  # by `heroes study rates-shakespeare`
         "training.clip": 1.0,
         "exchange.up_bits": 8,  # in 32 bits wide slices on slow links had no time to train at all
         "exchange.down_bits": 8,
