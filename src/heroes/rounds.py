@@ -70,7 +70,7 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     clients = f.fleet.status(asked, state.round + 1, number, state.measured)  # how fast they are today
     plan = stamped(assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
     wanted = min(f.cohort, len(clients))
-    # clients often get the same slice: it is cut once, and so is what it looks like on its way back
+    # clients often get the same slice: it is cut once, and told once how it must come back
     sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))
     like = lru_cache(maxsize=_SLICES)(lambda selection: expected(f, state, selection))
     updates = carried_out(f, plan.assignments, wanted, lambda a: make_task(f, state, a, sent))
