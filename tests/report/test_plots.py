@@ -327,6 +327,15 @@ def test_an_axis_begins_where_it_shows_most(
     assert low == bottom if bottom is not None else 0.5 * min(scores) < low < min(scores)
 
 
+@pytest.mark.parametrize(
+    ("scores", "limits"), [([0.12, 0.42], (10, 50)), ([0.31, 0.66], (30, 80)), ([0.5, 0.97], (50, 100))]
+)
+def test_shares_fill_their_axis(make_run: Make, scores: list[float], limits: tuple[float, float]) -> None:
+    figure = score_against_time(group_runs([load_run(make_run("text", scores))]))
+    assert figure is not None
+    assert figure.axes[0].get_ylim() == limits
+
+
 def test_pictures_are_called_by_the_metric_in_letters_that_file_names_have(make_run: Make) -> None:
     run = load_run(make_run("odd", [1.0, 2.0], metric="../top 5"))
     assert [each.name for each in comparison_pictures(compare([run]))][:2] == ["top-5-time", "top-5-traffic"]

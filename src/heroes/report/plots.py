@@ -227,12 +227,13 @@ def _scores(
 def _fit(axes: Axes, metric: Metric, values: Floats) -> None:
     """Choose where the axis of the scores begins and ends.
 
-    Shares go from a multiple of ten to 100 %. Other values set their own limits; the axis begins at 0 if that
-    is near, and is logarithmic if they lie far apart.
+    Shares go from one multiple of ten to another, at most 100 %. Other values set their own limits; the axis
+    begins at 0 if that is near, and is logarithmic if they lie far apart.
     """
     low, high = float(values.min()), float(values.max())
     if metric.share:
-        axes.set_ylim(max(0.0, 10 * math.floor(low / 10)), max(100.0, high))
+        top = 10.0 * math.ceil((high + 5) / 10)
+        axes.set_ylim(max(0.0, 10 * math.floor(low / 10)), max(min(100.0, top), high))
     elif 0 < low < high / WIDE:
         axes.set_yscale("log")
     elif 0 <= low < high / 2:
