@@ -174,6 +174,22 @@ def test_a_key_of_a_variant_that_only_some_strategies_have_is_for_those() -> Non
         list(plans.rows(nobody, "wrong"))
 
 
+def test_a_variant_can_mean_something_else_for_one_of_the_strategies(tmp_path: Path) -> None:
+    path = tmp_path / "steps.toml"
+    path.write_text(
+        'about = "which?"\nexperiment = "digits"\n[runs.ours]\n[runs.theirs]\nstrategy = "flanc"\n'
+        '[runs.dense]\nstrategy = "fedavg"\n[variants.short]\n"strategy.tau" = 9\n"exchange.up_bits" = 8\n'
+        '[variants.short.flanc]\n"strategy.tau" = 3\n'
+    )
+    plan = plans.read(str(path))
+    ours, theirs, dense = (row.configs[0].model_dump() for row in plans.rows(plan, "short"))
+    assert (theirs["strategy"]["tau"], dense["strategy"]["tau"]) == (3, 9)
+    assert [each["exchange"]["up_bits"] for each in (ours, theirs, dense)] == [8, 8, 8]
+    path.write_text(path.read_text().replace("short.flanc", "short.flank"))
+    with pytest.raises(ConfigError, match=r"flank.*did you mean 'flanc'"):
+        list(plans.rows(plans.read(str(path)), "short"))
+
+
 def test_rows_without_runs_are_told_too(study: Path, tmp_path: Path) -> None:
     plan = plans.read(str(study))
     rows = list(plans.rows(plan))

@@ -17,6 +17,9 @@ targets = [0.9, 0.95]
 [variants."8 bits"]       # every variant has all rows, and a table of its own
 "exchange.up_bits" = 8    # a key that only some strategies have is for those alone
 
+[variants."8 bits".flanc] # what it means for one of the strategies besides
+"strategy.tau" = 20
+
 [scales.smoke]            # what is otherwise at another scale; settings are added
 budget = 5
 """
@@ -41,6 +44,7 @@ SHIPPED = Path(__file__).with_name("plans")
 FIGURES = SHIPPED / "figures"
 SCALES = ("smoke", "small", "full")
 Scalar = bool | int | float | str | list[Any]
+Variant = dict[str, Scalar | dict[str, Scalar]]
 
 
 class Scale(BaseModel):
@@ -53,7 +57,7 @@ class Scale(BaseModel):
     budget: Positive | None = None
     targets: tuple[float, ...] = ()
     settings: dict[str, Scalar] = {}
-    variants: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)] = {"": {}}
+    variants: Annotated[dict[str, Variant], Field(min_length=1)] = {"": {}}
 
 
 class Plan(BaseModel):
@@ -70,7 +74,7 @@ class Plan(BaseModel):
     settings: dict[str, Scalar] = {}
     every_strategy: bool = False
     runs: dict[str, dict[str, Scalar]] = {}
-    variants: Annotated[dict[str, dict[str, Scalar]], Field(min_length=1)] = {"": {}}
+    variants: Annotated[dict[str, Variant], Field(min_length=1)] = {"": {}}
     scales: dict[str, Scale] = {}
     lesson: str = ""
 
@@ -150,11 +154,18 @@ def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
             raise ConfigError(f"study {plan.name!r}, run {label!r}: {error}") from None
 
 
-def _understood(strategy: str, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Settings without the keys of other strategies."""
+def _understood(strategy: str, variant: Variant) -> dict[str, Scalar]:
+    """The settings of a variant for one strategy: without the keys of others, with what it alone gets."""
     others = {key for name in registry.BUILT_IN for key in registry.find(name).model_fields}
     foreign = {f"strategy.{key}" for key in others - registry.find(strategy).model_fields.keys()}
-    return {key: value for key, value in settings.items() if key not in foreign}
+    every: dict[str, Scalar] = {}
+    own: dict[str, Scalar] = {}
+    for key, value in variant.items():
+        if not isinstance(value, dict):
+            every |= {} if key in foreign else {key: value}
+        elif registry.find(key) is registry.find(strategy):
+            own = value
+    return every | own
 
 
 def _literal(strategy: str, settings: Mapping[str, Scalar]) -> Mapping[str, Any]:
