@@ -4,8 +4,11 @@ sentence or two. `printable` is for words of others: records, files, clients, pl
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+from traceback import extract_tb
 
 LONGEST_LINE = 5000  # characters of one text on a console or in a log
 _HARMLESS = "\u00a0\u200c\u200d"  # not printable by Python's rules, but only spaces and joiners
@@ -70,6 +73,13 @@ def said(error: BaseException) -> str:
     "KeyError: 'bias'"
     """
     return printable(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)
+
+
+def place(error: BaseException) -> str:
+    """Where a file of the user's own failed, in brackets; nothing if no such file had a part in it."""
+    ours = (str(Path(__file__).parent), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))
+    frames = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith((*ours, "<"))]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def printable(text: str, most: int = LONGEST_LINE) -> str:

@@ -24,6 +24,7 @@ Tensors = Mapping[str, "Tensor"]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 LARGEST = 1e300  # of a number in a record; sums of many such are still finite
+SHARES = ("accuracy", "f1")  # metrics from 0 to 1, written in percent
 TESTS = 3  # in a row, whose mean must be at a target for it to count as reached
 Facts = Mapping[str, Any]
 """What a strategy wants recorded of a round, by name: numbers, words, and lists or mappings of them."""

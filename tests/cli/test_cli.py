@@ -66,6 +66,18 @@ def test_a_toml_file_runs(tmp_path: Path) -> None:
         (["run", "digits", "--set", "training.device=cuda"], "this machine has none"),
         (["run", "digits", "--set", "nonsense"], "section.key=value"),
         (["run", "digits", "--out", "/proc/nowhere/run"], "choose a folder you may write to"),
+        (
+            ["run", "digits", "--set", "tracking.trackers=csv"],
+            "tracking.trackers is 'csv': it should be a list, such as [\"csv\"]",
+        ),
+        (["run", "digits", "--set", "fleet.upload=3"], "it should be two numbers, [low, high]"),
+        (
+            ["run", "digits", "--set", "federation.target=95"],
+            "federation.target is 95 but the main metric is",
+        ),
+        (["compare", "digits", "--reference", "oort"], "reference is 'oort'"),
+        (["compare", "digits", "--targets", "80"], "target accuracy is 80: it should be above 0"),
+        (["reproduce", "all", "accuracy"], "'all' stands for itself"),
         (["show", "."], "is not a run folder"),
         (["list", "experiment"], "did you mean 'experiments'?"),
         (["fly"], "No such command"),
@@ -86,6 +98,8 @@ def test_a_users_mistake_is_one_sentence_and_exit_2(arguments: list[str], said: 
             marks=pytest.mark.slow,
         ),
         (["fly"], "No such command"),
+        (["run", "digits", "--out", ""], "there is nothing after '--out'; perhaps a variable of the shell"),
+        (["run", "digits", "--out="], "there is nothing after '--out'"),
     ],
 )
 def test_a_process_says_it_too(arguments: list[str], said: str, tmp_path: Path) -> None:

@@ -63,6 +63,13 @@ def test_a_comparison_folder_holds_runs_tables_pictures_and_a_page(compared: Pat
     assert "data:image/svg+xml" in (compared / "report.html").read_text()
 
 
+def test_options_that_say_how_to_run_are_refused_for_runs_that_exist(houses: list[Path]) -> None:
+    for option in (["--rounds", "3"], ["--strategies", "fedavg"], ["--overwrite"], ["--set", "seed=1"]):
+        done = CliRunner().invoke(app, ["compare", *map(str, houses), *option])
+        assert isinstance(done.exception, ConfigError)
+        assert f"{option[0]} says how to run, but these are runs that exist" in str(done.exception)
+
+
 def test_what_is_done_is_not_run_again_and_other_settings_are_refused(compared: Path) -> None:
     before = (compared / "heroes-0" / "records.jsonl").stat().st_mtime_ns
     seeds = ["--strategies", "heroes", "--seeds", "0,1"]

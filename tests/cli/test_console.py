@@ -54,6 +54,31 @@ def test_a_range_goes_below_its_ratio_where_there_is_no_room(
     assert "best of 1.19x 1.19x 1.19x 1.19x" in lines
 
 
+def test_what_does_not_fit_is_shown_below_with_the_names_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "out_console", console.PlainConsole(highlight=False, width=50))
+    console.print_table(OVERVIEW)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 50
+    assert sum(line.split()[:1] == ["heroes"] for line in lines) == 2
+
+
+def test_a_sentence_is_broken_between_words_on_a_terminal_and_nowhere_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = " ".join(["federation.time_budget"] * 6)
+    for terminal in (True, False):
+        shown = console.PlainConsole(
+            highlight=False, width=50, stderr=True, force_terminal=terminal, color_system=None
+        )
+        monkeypatch.setattr(console, "err_console", shown)
+        console.note(said)
+        lines = capsys.readouterr().err.splitlines()
+        assert " ".join(line.strip() for line in lines) == f"note: {said}"
+        assert len(lines) == (4 if terminal else 1)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 from deployed_app import answered, make_app, run_to_the_end, settings
-from loopback import NAME, Federation, Keys, free_port, listens, records, wait_until
+from loopback import NAME, DeploymentError, Federation, Keys, free_port, listens, records, wait_until
 from own_docker import ADDRESS, Docker, NoDockerError, can_run, daemon, small_debian
 from patience import patience
 from test_gate import CLOSED, status
@@ -106,6 +106,17 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         pytest.skip(str(error))
 
 
+def registered(federation: Federation, key: Path) -> bool:
+    """Whether the SuperLink took a node's key; the gate listens before it does."""
+    try:
+        federation.flwr("supernode", "register", str(key), NAME)
+    except DeploymentError as error:
+        if "SuperLink is unavailable" in str(error):
+            return False
+        raise
+    return True
+
+
 @pytest.mark.timeout(3600)
 def test_a_federation_of_containers_trains_through_the_gate(machine: Machine, tmp_path: Path) -> None:
     docker, keys = machine.docker, tmp_path / "keys"
@@ -122,7 +133,7 @@ def test_a_federation_of_containers_trains_through_the_gate(machine: Machine, tm
         wait_until(lambda: listens(8000) and listens(8001), 120)
         wait_until(lambda: status(8000, CLOSED[0], keys) == 403, 60)
         for name in NAMES:
-            federation.flwr("supernode", "register", str(keys / f"{name}.pub"), NAME)
+            wait_until(partial(registered, federation, keys / f"{name}.pub"), 120)
             compose("--profile", name, "up", "-d", name)
         app = make_app(tmp_path / "app", nodes=2)
         run = run_to_the_end(federation, app, settings(Path(RUN), rounds=2))

@@ -211,7 +211,7 @@ def test_moments_of_an_optimiser_that_is_not_configured_are_refused(folder: Path
         ([0, 2], "line 2 of .* is of round 3: a line is missing or doubled"),
         ([0, 1, 1, 2], "line 3 of .* is of round 2: a line is missing or doubled"),
         ([1, 0, 2], "line 1 of .* is of round 2"),
-        ([0, 1], "has 2 rounds, but the checkpoint is of round 3: lines are missing"),
+        ([0], "has 1 rounds, but the checkpoint is of round 3: lines are missing"),
         ([], "has 0 rounds, but the checkpoint is of round 3"),
     ],
 )
@@ -220,6 +220,17 @@ def test_records_with_lines_missing_or_doubled_are_refused(folder: Path, order: 
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[n] for n in order))
     refused(folder, said)
+
+
+def test_a_last_line_that_was_cut_off_is_done_again_from_the_checkpoint_before(
+    folder: Path, tmp_path: Path
+) -> None:
+    whole = heroes.resume(Path(shutil.copytree(folder, tmp_path / "whole")), MORE)
+    path = folder / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-50])
+    again = heroes.resume(folder, MORE)
+    assert [row.scores for row in again.records] == [row.scores for row in whole.records]
+    assert (folder / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize(("key", "said"), [("seconds", "seconds fall"), ("traffic", "traffic falls")])

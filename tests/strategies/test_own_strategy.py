@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from own_strategy import FedRolex
@@ -136,6 +137,10 @@ def fails(self: Strategy, *_: Any) -> Any:
     raise KeyError("lost")
 
 
+def nine(self: Strategy, cohort: Any) -> Any:
+    return np.full(len(cohort), 9)
+
+
 def nothing(self: Strategy, *_: Any) -> Any:
     return None
 
@@ -149,7 +154,13 @@ def not_finite(self: Strategy, state: ServerState[Any], plan: Any, answers: Any)
 @pytest.mark.parametrize(
     ("method", "does", "said"),
     [
-        ("assign", fails, r"the strategy 'odd' failed in assign\(\) of round 1: KeyError: 'lost'"),
+        (
+            "assign",
+            fails,
+            r"'odd' failed in assign\(\) of round 1: KeyError: 'lost' \(test_own_strategy.py, line \d+\)",
+        ),
+        ("choose_widths", nine, r"choose_widths\(\) of the strategy gave .*9.*whole numbers from 1 to 4"),
+        ("choose_widths", nothing, r"choose_widths\(\) of the strategy gave None; it should give an array"),
         (
             "assign",
             nothing,

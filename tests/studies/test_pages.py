@@ -98,6 +98,8 @@ def test_ahead_means_with_every_seed(values: tuple[float, ...], standing: str, e
     gain = Gain(Ratios(values), paper=2.0, neutral=1.0)
     assert (gain.standing, gain.enough) == (standing, enough)
     assert Gain(Spread((None,)), 2.0, 1.0).standing == "unknown"
+    lost = Gain(Ratios((*values, None)), 2.0, 1.0, lost=True)  # the rival got there, we did not
+    assert lost.standing == {"ahead": "even"}.get(standing, standing)
 
 
 def test_what_the_paper_says_is_about_rows_that_there_are() -> None:
@@ -166,6 +168,24 @@ def test_the_ablation_says_what_harms_and_what_helps(store: Store) -> None:
     assert "- **Harm**: blocks by counters: free (2.00x the time, +0.0 points)." in told
     assert "- **Help**: 4 bits up (0.50x the time, +0.0 points)." in told
     assert any(line.startswith("- **Make no difference") for line in told)
+
+
+def test_a_row_that_did_not_get_there_with_a_seed_is_not_called_faster(store: Store) -> None:
+    plan = plan_of("ablation")
+    first, other = list(plans.rows(plan))[:2]
+    for number, config in enumerate(first.configs):
+        keep(store, config, seconds=10.0)
+        keep(store, other.configs[number], (0.1,) * 6 if number else SCORES, seconds=5.0)
+    (effect,) = ablation.effects(next(chapters(plan, store)))
+    assert effect.times.reached == (0.5,)
+    assert "faster" not in effect.words
+
+
+def test_pages_can_be_written_at_another_scale(store: Store, tmp_path: Path) -> None:
+    keep_all(store, plan_of("noniid", "smoke"), seeds=1)
+    assert "docs/results.md" in {
+        str(path.relative_to(tmp_path)) for path in write_pages(store, tmp_path, "smoke")
+    }
 
 
 def test_idle_clients_are_counted_from_the_times_of_a_round(store: Store) -> None:

@@ -101,6 +101,43 @@ def test_what_is_kept_is_small_and_says_what_the_run_folder_does(study: Path, tm
 
 
 @pytest.mark.parametrize(
+    "setting", ['"training.precision" = "auto"', '"training.learning_rate" = 0.123456789']
+)
+def test_a_run_is_found_again_whatever_its_settings_became(study: Path, tmp_path: Path, setting: str) -> None:
+    study.write_text(TINY.replace("[100, 101]", "[100]").replace("[settings]", f"[settings]\n{setting}"))
+    command = ["study", str(study), "--results", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs")]
+    assert "kept after" in CliRunner().invoke(app, [*command, "--jobs", "1"]).output
+    again = CliRunner().invoke(app, command)
+    assert "kept after" not in again.output
+    assert "1 of 1" in again.output
+
+
+def test_a_run_that_ended_before_it_could_be_kept_is_kept(study: Path, tmp_path: Path) -> None:
+    study.write_text(TINY.replace("[100, 101]", "[100]"))
+    plan, store = plans.read(str(study)), Store(tmp_path / "kept")
+    for _, config in missing(list(plans.rows(plan)), store):
+        ours = config.changed({"engine.name": "in_process", "checkpoint.every": 10})
+        run(ours, out=tmp_path / "runs" / store.name_of(config))
+    command = ["study", str(study), "--results", str(store.folder), "--runs", str(tmp_path / "runs")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert done.output.count("was done already, kept") == 2
+    assert "1 of 1" in done.output
+
+
+def test_a_place_that_cannot_be_used_is_told_before_the_first_run(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for option in ("--results", "--runs"):
+        with pytest.raises(FileExistsError):
+            CliRunner().invoke(
+                app,
+                ["study", str(study), "--runs", str(tmp_path / "r"), option, str(tmp_path / "file")],
+                catch_exceptions=False,
+            )
+    assert not list(tmp_path.glob("r/*"))
+
+
+@pytest.mark.parametrize(
     ("damage", "said"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:40]), "is not a kept result"),
@@ -133,10 +170,13 @@ def test_a_damaged_file_is_named(study: Path, tmp_path: Path, damage, said: str)
     ("text", "said"),
     [
         ("about = 1", "is not a study: about"),
-        (TINY.replace("[runs.", "[rums."), "is not a study"),
+        (TINY.replace("budget = 6", 'budget = "six"'), "budget is 'six': it should be a valid number"),
+        (TINY.replace("[100, 101]", "[100, 100]"), r"seeds is \[100, 100\]; each seed should be there once"),
+        (TINY.replace("[100, 101]", "100"), r"seeds is 100: it should be a list, such as \[100\]"),
+        (TINY.replace("[runs.", "[rums."), "unknown key 'rums': did you mean 'runs'"),
         (TINY + '"strategy.no_such" = 1\n', "run 'dense'.*no_such"),
         ("x =", "cannot read"),
-        (TINY.replace("experiment", "experimend"), "is not a study"),
+        (TINY.replace("experiment", "experimend"), "experiment is missing.*unknown key 'experimend'"),
     ],
 )
 def test_a_wrong_file_gives_a_sentence(study: Path, text: str, said: str) -> None:

@@ -45,7 +45,7 @@ FEW = 4
 _FITTING = {
     (1, True): "; model.name = 'mlp' would",
     (1, False): "; model.name = 'text_cnn' or 'char_rnn' would",
-    (3, True): "; model.name = 'cnn' or 'resnet18' would",
+    (3, True): "; model.name = 'cnn' would, and with three channels 'resnet18'",
 }
 """the models for inputs of so many dimensions, of floats or not"""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import click
@@ -10,10 +11,10 @@ import typer
 
 from heroes import __version__
 from heroes.cli import launch
-from heroes.cli.console import err_console
+from heroes.cli.console import err_console, say_error
 from heroes.cli.helping import PlainGroup
 from heroes.cli.start import INTERRUPTED
-from heroes.errors import HeroesError
+from heroes.errors import ConfigError, HeroesError
 
 app = typer.Typer(
     name="heroes",
@@ -32,6 +33,7 @@ def run() -> NoReturn:
     try:
         if launch.rank() > 0:
             _follow()
+        _refuse_empty(sys.argv[1:])
         code = app(standalone_mode=False) or 0
         if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
             raise KeyboardInterrupt
@@ -44,13 +46,19 @@ def run() -> NoReturn:
         sys.exit(error.exit_code)
     except OSError as error:
         where = f" {error.filename!r}" if error.filename else ""
-        err_console.print(
-            f"error: cannot read or write{where}: {error.strerror}", style="red", markup=False, soft_wrap=True
-        )
+        say_error(f"cannot read or write{where}: {error.strerror}")
         sys.exit(2)
     except HeroesError as error:
-        err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        say_error(str(error))
         sys.exit(error.exit_code)
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """Raise an error for an argument without a letter: it would mean the folder one is in, or nothing."""
+    for before, given in zip(("heroes", *arguments), arguments, strict=False):
+        if given == "" or (given.startswith("--") and given.endswith("=")):
+            after = given.rstrip("=") or before
+            raise ConfigError(f"there is nothing after {after!r}; perhaps a variable of the shell is not set")
 
 
 def _follow() -> NoReturn:

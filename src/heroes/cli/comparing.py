@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from click.core import ParameterSource
 
 from heroes.cli import launch, options
 from heroes.cli.app import app
@@ -25,6 +26,8 @@ from heroes.report import (
     compare,
     comparison_pictures,
     load_runs,
+    reference_among,
+    refuse_targets,
     save_figure,
     write_page,
     write_whole,
@@ -52,10 +55,19 @@ Targets = Annotated[str | None, typer.Option(help="Scores to reach (accuracy: 0 
 _WHOSE = "The strategy that the others are compared with: heroes, else the first."
 Latex = Annotated[bool, typer.Option(help="Print the tables as LaTeX (booktabs) on standard output.")]
 Reference = Annotated[str | None, typer.Option(metavar="NAME", help=_WHOSE)]
+_FOR_RUNS = (
+    "targets",
+    "reference",
+    "out",
+    "as_json",
+    "latex",
+    "quiet",
+)  # that mean something for existing runs
 
 
 @app.command("compare")
 def compare_command(
+    context: typer.Context,
     things: Things,
     strategies: options.Strategies = ",".join(registry.PAPER),
     seeds: Seeds = "0",
@@ -82,7 +94,9 @@ def compare_command(
         raise ConfigError("--json and --latex both want standard output; say one of them")
     marks = None if targets is None else [options.number(text, "--targets") for text in targets.split(",")]
     folders = [Path(thing) for thing in things]
-    if not all((folder / "records.jsonl").exists() for folder in folders):
+    if all((folder / "records.jsonl").exists() for folder in folders):
+        _refuse_idle(context)
+    else:
         _refuse_missing(folders)
         named = {
             "engine.name": engine,
@@ -95,6 +109,8 @@ def compare_command(
         planned = list(asked.runs(strategies, seeds, combinations(parse_grid(grid or []))))
         options.say_idle(settings, planned[0].config)
         _refuse_mpi(planned)
+        refuse_targets(marks or (), Metric(planned[0].config.objective.measured[0]))
+        reference_among((job.config.strategy.name for job in planned), reference)
         _run_all(planned, jobs, overwrite, quiet)
         folders = [job.folder for job in planned]
         out = planned[0].folder.parent
@@ -102,6 +118,21 @@ def compare_command(
     if out is not None:
         write_comparison(found, out, quiet)
     print(found.latex(), end="") if latex else _tell(found, as_json)
+
+
+def _refuse_idle(context: typer.Context) -> None:
+    """Raise an error if an option says how to run, where runs that exist are compared."""
+    given = (
+        each
+        for each in context.command.params
+        if each.name != "things"
+        and context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+    )
+    if idle := next((each.opts[0] for each in given if each.name not in _FOR_RUNS), None):
+        raise ConfigError(
+            f"{idle} says how to run, but these are runs that exist: leave it out, or give an experiment or "
+            "a TOML file instead of run folders"
+        )
 
 
 def _refuse_missing(folders: list[Path]) -> None:
@@ -125,8 +156,8 @@ class _Asked:
     def runs(self, strategies: str, seeds: str, variants: Sequence[Settings]) -> Iterator[Planned]:
         """Every strategy with every variant and every seed."""
         names = options.strategy_names(strategies, self.own)
-        for seed in dict.fromkeys(part.strip() for part in seeds.split(",")):
-            chosen = {**self.named, "seed": int(options.number(seed, "--seeds", whole=True))}
+        for seed in options.seeds(seeds) or ():
+            chosen = {**self.named, "seed": seed}
             for name in names:
                 for variant in variants:
                     yield self._run(name, variant, chosen)

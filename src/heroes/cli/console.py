@@ -39,7 +39,17 @@ err_console = PlainConsole(stderr=True, highlight=False)
 
 def note(text: str) -> None:
     """Something the user should know, on standard error."""
-    err_console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
+    _say(f"note: {text}", "yellow")
+
+
+def say_error(text: str) -> None:
+    """What went wrong, on standard error."""
+    _say(f"error: {text}", "red")
+
+
+def _say(text: str, colour: str) -> None:
+    """A sentence: on a terminal broken between words, in a file in one line."""
+    err_console.print(text, style=colour, markup=False, soft_wrap=not err_console.is_terminal)
 
 
 def _cell(text: str) -> str:
@@ -66,9 +76,16 @@ def print_table(table: Table) -> None:
     """A table with a header; numbers to the right. The title may be wider than the table.
 
     If the terminal is too narrow, cells are broken before brackets, then between words; no digit is cut off.
+    What does not fit even then is shown in a further part below, with the names again.
     """
     out_console.print(table.title, style="bold", markup=False)
-    columns = list(zip(table.header, *table.rows, strict=True))
+    for part in _parts(list(zip(table.header, *table.rows, strict=True))):
+        _print_columns(part)
+    if table.note:
+        out_console.print(table.note, markup=False)
+
+
+def _print_columns(columns: Sequence[Sequence[str]]) -> None:
     wide = _GAP * (len(columns) + 1) + sum(map(_longest, columns)) > out_console.width
     shown = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=(0, 1), show_edge=not wide, pad_edge=not wide)
     for place, ((name, *cells), width) in enumerate(zip(columns, _narrowed(columns), strict=True)):
@@ -83,11 +100,30 @@ def print_table(table: Table) -> None:
             no_wrap=not wide and _longest(cells) <= _SHORT,
             width=width if wide else None,
         )
-    for row in table.rows:
+    for row in zip(*(cells for _, *cells in columns), strict=True):
         shown.add_row(*(_cell(text).replace(" (", "\n(" if wide else " (") for text in row))
     out_console.print(shown)
-    if table.note:
-        out_console.print(table.note, markup=False)
+
+
+def _parts(columns: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
+    """The columns in as few parts as fit if every cell may take two lines; the first is in all of them."""
+    first, *others = columns
+    part, room = [first], out_console.width - _least(first)
+    for column in others:
+        needs = _GAP + _least(column)
+        if needs > room and len(part) > 1:
+            yield part
+            part, room = [first], out_console.width - _least(first)
+        part.append(column)
+        room -= needs
+    yield part
+
+
+def _least(column: Sequence[str]) -> int:
+    """The width in which words are whole and cells have two lines; those that are very long have more."""
+    words = [word for text in column for word in text.split()]
+    lines = [line for text in column for line in text.replace(" (", "\n(").split("\n")]
+    return max(min(_SHORT, _longest(words)), min(_SHORT, (_longest(lines) + 1) // 2 + 1))
 
 
 def _narrowed(columns: Sequence[Sequence[str]]) -> list[int]:

@@ -143,6 +143,13 @@ def strategy_names(text: str, own: Path | None = None) -> list[str]:
     return names
 
 
+def seeds(text: str | None) -> list[int] | None:
+    """The seeds in a text with commas between, each once; None for no text."""
+    if text is None:
+        return None
+    return list(dict.fromkeys(int(number(part, "--seeds", whole=True)) for part in text.split(",")))
+
+
 def number(text: str, option: str, whole: bool = False) -> float:
     """A number of an option that takes several."""
     try:

@@ -15,7 +15,7 @@ from heroes.cli.comparing import write_comparison
 from heroes.cli.console import err_console, note, out_console, print_table, status
 from heroes.cli.studying import Jobs, Progress, kept
 from heroes.errors import ConfigError
-from heroes.report import write_whole
+from heroes.report import save_figure, write_whole
 from heroes.report.page import Picture, book
 from heroes.studies import plans
 from heroes.studies.figures import FIGURES, chapters, plan_of, wanted
@@ -56,7 +56,7 @@ def reproduce_command(
     if figures == ["page"]:
         _page(store, out, scale, quiet)
         return
-    chosen = [plan_of(name, scale, _seeds(seeds)) for name in wanted(figures)]
+    chosen = [plan_of(name, scale, options.seeds(seeds)) for name in wanted(figures)]
     todo = {plan.name: [] if only_tables else to_make(plan, store) for plan in chosen}
     refuse_without_data([config for each in todo.values() for _, config in each])
     _refuse_nothing(chosen, todo, store)
@@ -69,7 +69,7 @@ def reproduce_command(
 
 def _list(store: Store, scale: str, seeds: str | None) -> None:
     for name, plan_name in FIGURES.items():
-        plan = plan_of(plan_name, scale, _seeds(seeds))
+        plan = plan_of(plan_name, scale, options.seeds(seeds))
         out_console.print(f"{name:14} {kept(plan, store)}. {plan.about}", markup=False)
 
 
@@ -88,12 +88,6 @@ def _refuse_nothing(chosen: list[plans.Plan], todo: Mapping[str, object], store:
         raise ConfigError(f"no run of {names} is kept in {where!r}; leave out --tables to make them")
     for name in empty:
         note(f"no run of {name} is kept in {str(store.folder)!r}")
-
-
-def _seeds(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    return [int(options.number(part, "--seeds", whole=True)) for part in text.split(",")]
 
 
 def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> None:
@@ -116,5 +110,7 @@ def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> None:
             pictures = [
                 Picture(each.name, figure, each.caption) for each, figure in drawn if figure is not None
             ]
+            for picture in pictures:
+                save_figure(picture.figure, out / picture.name)
             page = write_whole(out / "page.html", book(f"heroes: {plan.name}", plan.about, shown, pictures))
         err_console.print(f"page: {page}", markup=False, soft_wrap=True)

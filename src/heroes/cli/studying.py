@@ -74,5 +74,6 @@ class Progress:
         self.done += 1
         left = (time.monotonic() - self.began) / self.done * (self.total - self.done)
         if not self.quiet:
-            line = f"{self.name} {self.done} of {self.total}, about {left / 60:.0f} min left; {what}"
+            rest = f", about {max(1, round(left / 60))} min left" if left else ""
+            line = f"{self.name} {self.done} of {self.total}{rest}; {what}"
             err_console.print(line, markup=False, soft_wrap=True)

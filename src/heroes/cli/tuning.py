@@ -66,7 +66,9 @@ def tune_command(
     options.say_idle(settings, first)
     experiment = options.folder_name(first.experiment)
     out = out or Path("runs") / options.folder_name("tune", experiment)
-    search = Search(bases, parse_grid(grid or []), Book(out / f"{experiment}.jsonl"), _seeds(seeds))
+    search = Search(
+        bases, parse_grid(grid or []), Book(out / f"{experiment}.jsonl"), options.seeds(seeds) or SEEDS
+    )
     if search.book.torn:
         note(f"the last line of {search.book.path} was cut off; its trial is made again")
     search.check()
@@ -96,10 +98,6 @@ def _bases(
     if launch.size() > 1 or first.engine.name in ("mpi", "flower"):
         raise ConfigError("heroes tune does not run under MPI or Flower; --jobs says how many run at once")
     return bases
-
-
-def _seeds(text: str) -> list[int]:
-    return [int(options.number(part, "--seeds", whole=True)) for part in dict.fromkeys(text.split(","))]
 
 
 @contextmanager

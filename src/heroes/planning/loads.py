@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from heroes.errors import TrainingError, printable
 from heroes.messages import Assignment, Cohort, Floats, Integers, Selection
 from heroes.planning.pacing import affordable_widths
 
@@ -76,10 +79,17 @@ def load_of(
     cohort: Cohort, widths: Integers, costs: Costs, *, gradients: int = 0, count_download: bool = True
 ) -> Load:
     """What these widths cost these clients, with so many gradients taken besides those of the steps."""
-    row = widths - 1
+    most, given = len(costs.step_flops), np.asarray(widths)
+    right = given.shape == (len(cohort),) and given.dtype.kind == "i"
+    if not right or not ((given >= 1) & (given <= most)).all():
+        raise TrainingError(
+            f"choose_widths() of the strategy gave {printable(repr(widths), 100)}; it should give an "
+            f"array of {len(cohort)} whole numbers from 1 to {most}, one for each client of the cohort"
+        )
+    row = given - 1
     up, down = costs.bytes_up[row], costs.bytes_down[row]
     return Load(
-        widths=widths,
+        widths=given,
         mu=costs.step_flops[row] / cohort.speed,
         transfer=up / cohort.upload + (down / cohort.download if count_download else 0.0) + cohort.overhead,
         probing=gradients * costs.probe_flops[row] / cohort.speed,

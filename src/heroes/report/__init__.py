@@ -1,6 +1,6 @@
 """Reads run folders and reports on them: summaries, comparisons, figures, a page. Works without torch."""
 
-from heroes.report.compare import compare
+from heroes.report.compare import compare, reference_among, refuse_targets
 from heroes.report.comparison import Comparison, Measure
 from heroes.report.curve import score_curve
 from heroes.report.files import write_whole
@@ -31,6 +31,8 @@ __all__ = [
     "load_runs",
     "read_config",
     "read_records",
+    "reference_among",
+    "refuse_targets",
     "run_pictures",
     "save_figure",
     "score_curve",

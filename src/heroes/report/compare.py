@@ -7,7 +7,7 @@ the tables say so; nothing is filled in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from heroes.errors import ConfigError, HeroesError, did_you_mean
 from heroes.messages import TESTS
@@ -70,7 +70,7 @@ def compare(
     measures = [measure for group in groups for measure in _measures(group, found, means, marks)]
     saved, notes = gains(
         groups,
-        _reference(groups, reference),
+        reference_among((group.strategy for group in groups), reference),
         marks["targets"],
         lambda group, name, target: _cost(group.runs, means, target, name),
     )
@@ -109,8 +109,7 @@ def _refuse(
         if len(labels) > 1:
             said = "; ".join(f"{kind} ({', '.join(names)})" for kind, names in sorted(labels.items()))
             raise HeroesError(f"runs {what} cannot be compared: {said}")
-    for target in targets or ():
-        _refuse_target(target, runs[0].metric)
+    refuse_targets(targets or (), runs[0].metric)
     for name, values in (("time", times), ("traffic", traffic)):
         for value in values or ():
             if not 0 < value < math.inf:
@@ -121,18 +120,21 @@ def _described(metric: Metric) -> str:
     return f"{metric.name}, lower is better" if metric.lower_is_better else metric.name
 
 
-def _refuse_target(target: float, metric: Metric) -> None:
-    if metric.share and not 0 < target <= 1:
-        raise ConfigError(
-            f"target {metric.name} is {target:g}: it should be above 0 and at most 1, such as 0.8 for 80 %"
-        )
-    if not math.isfinite(target):
-        raise ConfigError(f"target {metric.name} is {target:g}: it should be a finite number")
+def refuse_targets(targets: Iterable[float], metric: Metric) -> None:
+    """Raise an error for a score that no run can reach by this metric."""
+    for target in targets:
+        if metric.share and not 0 < target <= 1:
+            raise ConfigError(
+                f"target {metric.name} is {target:g}: it should be above 0 and at most 1, such as 0.8 for "
+                "80 %"
+            )
+        if not math.isfinite(target):
+            raise ConfigError(f"target {metric.name} is {target:g}: it should be a finite number")
 
 
-def _reference(groups: Sequence[Group], wanted: str | None) -> str:
-    """The strategy that others are compared with."""
-    there = list(dict.fromkeys(group.strategy for group in groups))
+def reference_among(strategies: Iterable[str], wanted: str | None) -> str:
+    """The strategy that others are compared with: the wanted one, which must be there; heroes; the first."""
+    there = list(dict.fromkeys(strategies))
     if wanted is not None and wanted not in there:
         raise ConfigError(f"reference is {wanted!r}: {did_you_mean(wanted, there)}")
     return wanted or (REFERENCE if REFERENCE in there else there[0])

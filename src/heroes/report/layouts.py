@@ -46,7 +46,7 @@ class Layout:
         return spread.text(self.show, self.missing, self.unit)
 
 
-_LAST = "By the last test up to then. A run that ended sooner is not measured."
+_LAST = "By the last test up to then. Not measured: the run had ended by then, or had not been tested yet."
 _REACHED = (
     f"Reached: the mean of the last {TESTS} tests is at the target or better; what the rounds up to the last "
     "of them took."

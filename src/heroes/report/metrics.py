@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heroes.messages import RoundRecord, reaches
+from heroes.messages import SHARES, RoundRecord, reaches
 
-SHARES = ("accuracy", "f1")  # from 0 to 1, written in percent
 _TAKEN = ("rounds", "seconds", "traffic", "waiting", "epsilon", "energy")  # names of other measures
 
 

@@ -245,18 +245,17 @@ def _group_label(run: RunData, firsts: Sequence[RunData], ignoring: tuple[str, .
     across = [key for key in worlds[0] if any(world.get(key) != worlds[0][key] for world in worlds)]
     telling = [key for key in dict.fromkeys([*within, *across]) if _matters(key, ignoring)]
     settings = run.settings
-    said = ", ".join(f"{key.split('.')[-1]}={_short(settings[key])}" for key in telling if key in settings)
+    short = [key.rpartition(".")[2] for key in telling]
+    names = [key if short.count(last) > 1 else last for key, last in zip(telling, short, strict=True)]
+    told = zip(names, telling, strict=True)
+    said = ", ".join(f"{name}={_short(settings[key])}" for name, key in told if key in settings)
     return f"{run.strategy} ({said})" if said else run.strategy
 
 
 def _short(value: Any) -> str:
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _wanted(config: Mapping[str, Any], path: Path, key: str, kind: type) -> Any:

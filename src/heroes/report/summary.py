@@ -104,8 +104,8 @@ class Summary:
             *((Metric(name).label, text) for name, text in others.items()),
             ("by width", widths or "not measured"),
             ("rounds", f"{self.rounds} ({ended})"),
-            (f"{self.clock} time", f"{self.seconds:,.1f} s ({_seconds(self.round_seconds)} a round)"),
-            ("mean waiting", f"{_seconds(self.waiting)} a round"),
+            (f"{self.clock} time", f"{self.seconds:,.1f} s{_each(self.round_seconds)}"),
+            ("mean waiting", "not measured" if self.waiting is None else f"{self.waiting:.2f} s a round"),
             ("traffic", f"{self.traffic_bytes / MEGABYTE:,.2f} MB"),
             ("training loss", "not measured" if self.loss is None else f"{self.loss:.4f}"),
         ]
@@ -192,8 +192,8 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _seconds(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.2f} s"
+def _each(seconds: float | None) -> str:
+    return "" if seconds is None else f" ({seconds:.2f} s a round)"
 
 
 def _mean(values: list[float]) -> float | None:

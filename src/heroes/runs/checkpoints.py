@@ -67,21 +67,32 @@ def _drafts(folder: Path) -> list[Path]:
 
 
 def read_last(
-    folder: Path, begin: ServerState[Any], settings: Mapping[str, Any] = _NOTHING
+    folder: Path, begin: ServerState[Any], settings: Mapping[str, Any] = _NOTHING, recorded: int | None = None
 ) -> ServerState[Any]:
     """The state in the newest checkpoint that is whole; `begin`, the state before the first round, where
     there is none yet. An error if it was written under other settings than these.
+
+    With so many rounds `recorded`, one of a later round counts only if there is no other: its record is lost.
     """
-    reasons = []
+    reasons: list[str] = []
+    ahead: ServerState[Any] | None = None
     for path in found(folder):
         try:
-            return read(path, begin, settings)
+            state = read(path, begin, settings)
+            if recorded is None or state.round <= recorded:
+                return state
+            ahead = ahead or state
         except AnotherRunError:
             raise
         except RunFolderError as error:
             reasons.append(str(error))
+    if ahead is not None:
+        return ahead
     if reasons:
-        raise RunFolderError(f"no checkpoint of the run can be used: {reasons[0]}")
+        raise RunFolderError(
+            f"no checkpoint of the run can be used: {reasons[0]}; its records can be shown and compared, but "
+            "to train it means to start a new run with --overwrite"
+        )
     return begin
 
 

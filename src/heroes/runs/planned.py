@@ -36,11 +36,16 @@ class Planned:
         """Whether the folder holds this very run, finished or not; another run there is an error."""
         if not (self.folder / "config.toml").exists():
             return False
-        there = parse(read_config(self.folder), type(self.config.strategy))
+        tree = read_config(self.folder)
+        if not tree:
+            raise RunFolderError(f"config.toml of {str(self.folder)!r} is empty: delete that folder")
+        there = parse(tree, type(self.config.strategy))
+        if self.config.training.precision == "auto":  # a run says what that became
+            there = there.changed({"training.precision": "auto"})
         if other := next(_in_essence(there).differs(_in_essence(self.config)), None):
             raise RunFolderError(
-                f"{str(self.folder)!r} holds a run with other settings ({other} differs); choose another "
-                "--out, or say --overwrite where there is that option"
+                f"{str(self.folder)!r} holds a run with other settings ({other} differs): choose another "
+                "folder, or delete that one"
             )
         return True
 

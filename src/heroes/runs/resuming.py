@@ -31,7 +31,7 @@ def last_state(
     folder: Path, federation: Federation, before: Config, after: Config, done: Rows
 ) -> ServerState[Any]:
     """The state that a run goes on from; an error if it is not this run's, or if too much would be lost."""
-    state = read_last(folder / CHECKPOINTS, begin(federation), configured.bound(after))
+    state = read_last(folder / CHECKPOINTS, begin(federation), configured.bound(after), len(done))
     _check_moments(folder, federation, state)
     if state.round:
         _check_record(folder, state, done)

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from heroes.contracts import Strategy
-from heroes.errors import HeroesError, TrainingError, said
+from heroes.errors import HeroesError, TrainingError, place, said
 from heroes.messages import Assignment, Cohort, Facts, Plan, Selection, ServerState, Tensors, Update, plain
 from heroes.slices.cuts import Cut, cut_out
 from heroes.slices.exchange import UP_BITS
@@ -113,7 +113,8 @@ def _named(strategy: Strategy[Any], what: str, watched: _Watched | None = None) 
     except Exception as error:  # a strategy of the user's own can fail in any way
         if watched is not None and watched.error is error:
             raise
-        raise TrainingError(f"the strategy {strategy.name!r} failed in {what}: {said(error)}") from error
+        told = f"{said(error)}{place(error)}"
+        raise TrainingError(f"the strategy {strategy.name!r} failed in {what}: {told}") from error
 
 
 def _gave(strategy: Strategy[Any], method: str, given: object, when: str, wanted: str) -> TrainingError:

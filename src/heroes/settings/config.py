@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from heroes.errors import ConfigError, did_you_mean
 from heroes.fields import Section
+from heroes.messages import SHARES
 from heroes.settings import toml_text
 from heroes.settings.earlier import by_present_names
 from heroes.settings.mistakes import sentences
@@ -131,7 +132,13 @@ def _disagreements(config: Config) -> Iterator[str]:
     faults, server, private = config.faults, config.server, config.privacy.noise > 0
     noise = f"privacy.noise is {config.privacy.noise}: noise"
     size = config.federation.cohort
+    main, target = config.objective.measured[0], config.federation.target
     yield from _not_as_required(config)
+    if main in SHARES and target is not None and not 0 < target <= 1:
+        yield (
+            f"federation.target is {target:g} but the main metric is {main}: it should be above 0 and at "
+            "most 1, such as 0.8 for 80 %"
+        )
     if config.engine.clock == "wall" and config.engine.name != "flower":
         yield (
             f"engine.clock is 'wall' but engine.name is {config.engine.name!r}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic_core import ErrorDetails
 from heroes.errors import did_you_mean
 
 _FIRST = "it should be "
+_PAIRS = ("fleet.upload", "fleet.download")
 
 
 def sentences(
@@ -42,7 +44,9 @@ def _told(name: str, tree: Mapping[str, Any], known: Sequence[str], sections: Se
     if name not in known and name in sections and isinstance(tree.get(name), Mapping):
         return f"{name}: "
     quoted = "." in name and name in tree  # a key with a dot in it is no key in a section
-    if quoted or section not in tree or (name not in known and name not in sections):
+    if name in sections and name not in tree:
+        return f"{name} is missing: "
+    if quoted or section not in tree or (name not in known and section not in known and name not in sections):
         return f"unknown key {name!r}: "
     value = tree[section]
     if key:
@@ -54,14 +58,23 @@ def _wanted(detail: ErrorDetails, name: str, known: Sequence[str], sections: Seq
     kind = detail["type"]
     if kind == "extra_forbidden":
         section, _, key = name.partition(".")
+        if key and len(detail["loc"]) == 1 and name in known:
+            return f"write [{section}], and below it {key} = {json.dumps(detail['input'], default=str)}"
         inside = [each.removeprefix(f"{section}.") for each in known if each.startswith(f"{section}.")]
         return did_you_mean(key, inside) if key else did_you_mean(section, sections)
     if kind == "value_error":
         return str(detail["ctx"]["error"])
     if kind == "literal_error":
         return _one_of(str(detail["input"]), detail["ctx"]["expected"])
-    if kind in ("missing", "too_long", "tuple_type"):
-        return _FIRST + ("a list of names" if name == "data.classes" else "two numbers, [low, high]")
+    if name in _PAIRS and kind in ("missing", "too_long", "tuple_type"):
+        return f"{_FIRST}two numbers, [low, high]"
+    if kind == "missing":
+        return "there is no default for it"
+    if kind == "tuple_type":
+        given = detail["input"]
+        return f"{_FIRST}a list" + (
+            f", such as {json.dumps([given])}" if isinstance(given, str | int) else ""
+        )
     if kind in ("model_type", "dict_type", "model_attributes_type"):
         return f"{_FIRST}a section, [{name}] with keys of its own"
     return detail["msg"].replace("Input should be", "it should be", 1)

@@ -163,6 +163,10 @@ def recipe(experiment: str, strategy: Chosen | None = None) -> Config:
         strategy: for which it is tuned; by default Heroes.
     """
     if experiment not in EXPERIMENTS:
+        if (Path(experiment) / "config.toml").is_file():
+            raise ConfigError(
+                f"{experiment!r} is a run: heroes resume goes on with it; to repeat it, give its config.toml"
+            )
         if Path(experiment).is_dir():
             raise ConfigError(
                 f"{experiment!r} is a folder, but no run: give an experiment, a TOML file, or run folders "

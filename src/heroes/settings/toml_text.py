@@ -16,7 +16,7 @@ def read(path: Path) -> dict[str, Any]:
         raw = file.read(LARGEST + 1)
     if len(raw) > LARGEST:
         raise ValueError(f"it is longer than {LARGEST} bytes, which no configuration needs")
-    return loads(raw.decode("utf-8").replace("\r\n", "\n"))
+    return loads(raw.decode("utf-8-sig").replace("\r\n", "\n"))
 
 
 def loads(text: str) -> dict[str, Any]:

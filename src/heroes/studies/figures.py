@@ -46,6 +46,9 @@ class Chapter:
 
 def wanted(figures: Sequence[str]) -> list[str]:
     """The plans of these figures, each once; the word `all` stands for all of them."""
+    for alone in ("list", "all", "page"):
+        if alone in figures and len(figures) > 1:
+            raise ConfigError(f"{alone!r} stands for itself; leave out the others, or leave it out")
     for figure in figures:
         if figure not in FIGURES and list(figures) != ["all"]:
             known = did_you_mean(figure, [*FIGURES, "list", "all", "page"])

@@ -55,8 +55,13 @@ class Store:
         return {key_of(parse_kept(run.config)): run for run in found}
 
     def find(self, config: Config) -> RunData | None:
-        """The result of this very run, if it is kept."""
-        return self.runs.get(key_of(config))
+        """The result of this very run, if it is kept. It says in which precision `auto` was, on whatever
+        machine that was.
+        """
+        if config.training.precision != "auto":
+            return self.runs.get(key_of(config))
+        known = (config.changed({"training.precision": word}) for word in ("float32", "bfloat16"))
+        return next((run for each in known if (run := self.runs.get(key_of(each)))), None)
 
     @staticmethod
     def name_of(config: Config) -> str:
@@ -74,10 +79,10 @@ class Store:
             "wall_seconds": wall_seconds,
             "machine": {name: (run.environment or {}).get(name) for name in _MACHINE},
             "config": config.model_dump(mode="json"),
-            "records": [_slim(row) for row in run.rows],
+            "records": [_rounded(_slim(row)) for row in run.rows],
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(_rounded(content), separators=(",", ":"), allow_nan=False)
+        text = json.dumps(content, separators=(",", ":"), allow_nan=False)
         write_whole(path, gzip.compress(text.encode(), mtime=0))
         kept = load_kept(path)
         self.runs[key_of(config)] = kept
@@ -92,8 +97,8 @@ def load_kept(path: Path) -> RunData:
         rows = tuple(read_record(json.dumps(row)) for row in content["records"])
         settings = by_present_names(content["config"])
         config = parse_kept(settings)
-        if not rows:
-            raise ValueError("it has no round")
+        if not rows or [row.round for row in rows] != list(range(1, len(rows) + 1)):
+            raise ValueError("its rounds are not 1, 2, 3 and so on")
     except (
         OSError,
         EOFError,

@@ -70,26 +70,38 @@ def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: i
     Raises:
         ConfigError, TrainingError: some runs failed; the others are kept.
     """
+    for needed in (store.folder, folder):
+        needed.mkdir(parents=True, exist_ok=True)  # before anything that takes long
     planned = [
         (Planned(_ours(config), folder / store.name_of(config), label), (label, config))
         for label, config in todo
     ]
+    unfinished = []
+    for each, about in planned:
+        if each.done:  # by a process that was ended before it could keep it
+            _keep(each.folder, store, None)
+            heard(f"{each.variant}, seed {each.config.seed}: was done already, kept")
+        else:
+            unfinished.append((each, about))
     failed = []
-    with workers(jobs) as crew:
-        for (label, config), ended in crew.run(planned):
-            place = folder / store.name_of(config)
+    with workers(jobs if unfinished else 0) as crew:
+        for (label, config), ended in crew.run(unfinished):
             if ended.failed is not None:
                 failed.append((ended.exit_code, f"{label}, seed {config.seed}: {ended.failed}"))
                 heard(failed[-1][1])
                 continue
-            store.add(place, round(ended.wall_seconds, 1))
-            with suppress(OSError):
-                rmtree(place)
+            _keep(folder / store.name_of(config), store, round(ended.wall_seconds, 1))
             heard(f"{label}, seed {config.seed}: kept after {ended.wall_seconds:.0f} s")
     if failed:
         mistake = all(code == ConfigError.exit_code for code, _ in failed)
         kind = ConfigError if mistake else TrainingError
         raise kind(f"{len(failed)} of {len(todo)} runs failed: {failed[0][1]}")
+
+
+def _keep(place: Path, store: Store, wall_seconds: float | None) -> None:
+    store.add(place, wall_seconds)
+    with suppress(OSError):
+        rmtree(place)
 
 
 def _ours(config: Config) -> Config:
@@ -101,5 +113,5 @@ def outcomes(rows: Sequence[Row], store: Store) -> Iterator[Outcome]:
     """What is kept of every row."""
     for row in rows:
         keys = tuple(key_of(config) for config in row.configs)
-        runs = tuple(store.runs[key] for key in keys if key in store.runs)
+        runs = tuple(run for run in map(store.find, row.configs) if run is not None)
         yield Outcome(row.label, runs, len(row.configs), keys)

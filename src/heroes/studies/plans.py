@@ -37,6 +37,7 @@ from heroes.errors import ConfigError, did_you_mean
 from heroes.fields import Positive
 from heroes.settings import toml_text
 from heroes.settings.config import Config
+from heroes.settings.mistakes import sentences
 from heroes.settings.recipes import recipe
 from heroes.strategies import registry
 
@@ -80,6 +81,8 @@ class Plan(BaseModel):
 
     @model_validator(mode="after")
     def _has_rows(self) -> Self:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds is {list(self.seeds)}; each seed should be there once")
         if not self.table:
             raise ValueError('it has no runs; write a section such as [runs."ten steps"]')
         return self
@@ -123,14 +126,17 @@ def read(name: str) -> Plan:
 def read_file(path: Path) -> Plan:
     """The study in a file."""
     name = str(path)
+    tree: dict[str, Any] = {}
     try:
-        return Plan.model_validate({"name": path.stem, **toml_text.read(path)})
+        tree = toml_text.read(path)
+        return Plan.model_validate({"name": path.stem, **tree})
     except FileNotFoundError:
         raise ConfigError(f"there is no file {name!r}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{name!r} is not a study: {place}: {first['msg']}") from None
+        known = tuple(Plan.model_fields)
+        raise ConfigError(
+            f"{name!r} is not a study: {'; '.join(sentences(error.errors(), tree, known, known))}"
+        ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {name!r} as TOML: {error}") from None
 

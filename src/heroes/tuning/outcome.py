@@ -8,6 +8,7 @@ from typing import Any
 from heroes.report.metrics import Metric
 from heroes.report.tables import Table
 from heroes.settings import tuned_files
+from heroes.settings.config import flat
 from heroes.settings.recipes import tuned
 from heroes.tuning.grids import label
 from heroes.tuning.search import Candidate, Search
@@ -60,9 +61,15 @@ def markdown(shown: Sequence[Table], command: str) -> str:
 
 
 def settings_file(search: Search, command: str) -> str:
-    """The file of settings: what suited a strategy on this experiment before, then what was found now."""
-    found: dict[str, dict[str, Any]] = {
-        name: {**tuned(search.bases[name].experiment, search.bases[name].strategy), **best.settings}
-        for name, best in best_of(search).items()
-    }
+    """The file of settings: what suited a strategy on this experiment before, as the trials had it, then what
+    was found now.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, best in best_of(search).items():
+        config = search.bases[name]
+        had = dict(flat(config.model_dump()))
+        found[name] = {
+            **{key: had[key] for key in tuned(config.experiment, config.strategy)},
+            **best.settings,
+        }
     return tuned_files.text(found, f"Made by this command; the table beside it has the scores:\n{command}")

@@ -11,7 +11,7 @@ from heroes.settings.config import Config
 from heroes.settings.tuned_files import Settings
 from heroes.tuning.grids import Grid, combinations, varied
 from heroes.tuning.results import Book, Result, Trial
-from heroes.tuning.stages import RATE, TAUS, Stage, crossed, staged, step_limits, tau_key
+from heroes.tuning.stages import RATE, TAUS, Stage, crossed, staged, step_limits, tau_key, within
 
 SEEDS = (100, 101)  # for tuning only: what is reported is run with others
 MakeAll = Callable[[Sequence[Trial], int, int], None]
@@ -69,7 +69,7 @@ class Search:
         self.book.refuse_others(self.bases, self.searched())
         for name, config in self.bases.items():
             key = tau_key(config)
-            ahead = combinations(self.grid or ({key: TAUS} if key else {}))
+            ahead = combinations(self.grid or ({key: within(config, TAUS)} if key else {}))
             for settings in ahead:
                 self._trial(name, settings, self.seeds[0])
 

@@ -49,14 +49,13 @@ def staged(bases: Mapping[str, Config], best: Best) -> Iterator[Stage]:
     for_taus = for_limits + len(taus) * (len(TAUS) - 1)
 
     def at_rates(rates: Sequence[float]) -> dict[str, list[Settings]]:
-        steps = {name: {taus[name]: TAUS[0]} if name in taus else {} for name in bases}
+        steps = {
+            name: {taus[name]: within(bases[name], TAUS[:1])[0]} if name in taus else {} for name in bases
+        }
         return {name: [{RATE: rate, **steps[name]} for rate in rates] for name in bases}
 
     def at_taus(values: Sequence[float]) -> dict[str, list[Settings]]:
-        most = {name: getattr(bases[name].strategy, "tau_max", math.inf) for name in taus}
-        return at_best(
-            {name: {key: [int(min(tau, most[name])) for tau in values]} for name, key in taus.items()}
-        )
+        return at_best({name: {key: within(bases[name], values)} for name, key in taus.items()})
 
     def at_best(grids: Mapping[str, Grid]) -> dict[str, list[Settings]]:
         found = {name: best(name) for name in grids}
@@ -84,6 +83,12 @@ def beyond(tried: Sequence[float], best: Sequence[float]) -> list[float]:
     low = [tried[0] ** 2 / tried[1]] if tried[0] in best else []
     high = [tried[-1] ** 2 / tried[-2]] if tried[-1] in best else []
     return [float(f"{value:.2g}") for value in low + high]
+
+
+def within(config: Config, taus: Sequence[float]) -> list[int]:
+    """These numbers of local steps, none above what the strategy allows, each once."""
+    most = getattr(config.strategy, "tau_max", math.inf)
+    return list(dict.fromkeys(int(min(tau, most)) for tau in taus))
 
 
 def tau_key(config: Config) -> str | None:

@@ -28,6 +28,7 @@ from heroes.settings import toml_text
 from heroes.settings.config import parse, to_toml
 
 T = TypeVar("T")
+UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h: nothing that the settings of a run can be blamed for
 
 
 @dataclass(frozen=True)
@@ -148,5 +149,5 @@ def _made(text: str, folder: Path, begun: bool, stop: Event) -> Ended:
     except KeyboardInterrupt:
         return Ended(time.monotonic() - began, "interrupted", 130)
     except Exception as error:  # one run's failure must not end the others
-        return Ended(time.monotonic() - began, said(error), TrainingError.exit_code)
+        return Ended(time.monotonic() - began, said(error), UNEXPECTED)
     return Ended(time.monotonic() - began)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -29,6 +30,9 @@ class Effect:
     times: Spread
     points: Spread
     same: bool
+    alone: tuple[
+        float, ...
+    ] = ()  # for every seed with which one of the two got there alone: 0 if it was the row
 
     @property
     def words(self) -> list[str]:
@@ -36,7 +40,7 @@ class Effect:
         if self.same:
             return ["the same"]
         told = [
-            _sign(self.times.reached, 1.0, "slower", "faster"),
+            _sign([*self.times.reached, *self.alone], 1.0, "slower", "faster"),
             _sign(self.points.reached, 0.0, "better", "worse"),
         ]
         return [word for word in told if word] or ["even"]
@@ -61,15 +65,17 @@ def _effect(first: Outcome, other: Outcome, targets: Sequence[float]) -> Effect:
     points = Spread(tuple(None if a is None or b is None else b - a for a, b in scores))
     same = all(a.path == b.path for a, b in pairs)
     for target in sorted(targets, reverse=True):
-        times = Ratios(tuple(_ratio(a, b, target) for a, b in pairs))
+        hits = [(_seconds(a, target), _seconds(b, target)) for a, b in pairs]
+        times = Ratios(tuple(b / a if a and b else None for a, b in hits))
         if times.reached:
-            return Effect(other, target, times, points, same)
+            alone = tuple(math.inf if b is None else 0.0 for a, b in hits if (a is None) != (b is None))
+            return Effect(other, target, times, points, same, alone)
     return Effect(other, None, Ratios(()), points, same)
 
 
-def _ratio(first: RunData, other: RunData, target: float) -> float | None:
-    hits = [reach(running_means(evaluations(run.rows)), target, run.metric) for run in (first, other)]
-    return hits[1].seconds / hits[0].seconds if hits[0] and hits[1] else None
+def _seconds(run: RunData, target: float) -> float | None:
+    hit = reach(running_means(evaluations(run.rows)), target, run.metric)
+    return None if hit is None else hit.seconds
 
 
 def lines(of_plan: Sequence[Chapter]) -> Iterator[str]:

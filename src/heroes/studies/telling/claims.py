@@ -76,6 +76,8 @@ def _claimed(point: Point) -> str:
 
 def _differs(compared: Sequence[Compared]) -> str:
     """What is different about our runs, with the settings filled in."""
+    if not compared:  # at another scale a variant may be left out
+        return ""
     text, plan = compared[0].point.differs, compared[0].chapter.plan
     runs = [run for each in compared for outcome in each.chapter.outcomes for run in outcome.runs]
     for key, value in (runs[0].settings if runs else {}).items():

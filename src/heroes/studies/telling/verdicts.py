@@ -12,6 +12,7 @@ from functools import cached_property
 from statistics import fmean
 
 from heroes.report.measures import (
+    Evaluation,
     Ratios,
     Spread,
     evaluations,
@@ -39,6 +40,7 @@ class Gain:
     paper: float
     neutral: float
     at: float | None = None
+    lost: bool = False  # with some seed the rival got there and our row did not
 
     @property
     def standing(self) -> str:
@@ -46,7 +48,9 @@ class Gain:
         known = self.spread.reached
         if not known:
             return "unknown"
-        return "ahead" if min(known) > self.neutral else "behind" if max(known) < self.neutral else "even"
+        if min(known) > self.neutral:
+            return "even" if self.lost else "ahead"
+        return "behind" if max(known) < self.neutral else "even"
 
     @property
     def enough(self) -> bool:
@@ -102,7 +106,8 @@ class Compared:
         else:
             kind = Ratios
             values = [b / a if a and b else None for a, b in pairs]
-        return Gain(kind(tuple(values)), paper, 0.0 if self.point.higher_is_better else 1.0, other)
+        lost = any(a is None and b is not None for a, b in pairs)
+        return Gain(kind(tuple(values)), paper, 0.0 if self.point.higher_is_better else 1.0, other, lost)
 
     def _seeds(self, label: str, target: float | None) -> Seeds:
         runs = next((each.runs for each in self.chapter.outcomes if each.label == label), ())
@@ -111,7 +116,7 @@ class Compared:
     def _measure(self, run: RunData, target: float | None) -> float | None:
         kind = self.point.kind
         if kind in ("seconds", "traffic"):
-            hit = reach(running_means(evaluations(run.rows)), target or 0.0, run.metric)
+            hit = _hit(run, target)
             return None if hit is None else hit.seconds if kind == "seconds" else hit.megabytes
         if kind == "waiting":
             return mean_waiting(run)
@@ -119,6 +124,14 @@ class Compared:
             return final_score(run.rows)
         limits = {"seconds": self.limit} if kind.endswith("seconds") else {"megabytes": self.limit}
         return score_at(run, evaluations(run.rows), **limits)
+
+    def times_the_rounds(self, rival: str, gain: Gain) -> float | None:
+        """How many times our rounds a rival needed to the target of a gain, seed by seed, in the mean."""
+        target = self.point.target if gain.at is None else gain.at
+        runs, both = _runs(self.chapter), (self.point.ours, rival)
+        mine, theirs = ({run.seed: _hit(run, target) for run in runs[name]} for name in both)
+        pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+        return Ratios(tuple(b.round / a.round if a and b else None for a, b in pairs)).mean
 
     def rounds(self, run: RunData) -> float:
         """How many rounds a run had made when its score was taken."""
@@ -137,6 +150,10 @@ class Compared:
         if self.point.kind.endswith("seconds"):
             return self.point.share * (self.chapter.plan.budget or min(end.seconds for end in ends))
         return self.point.share * min(end.traffic for end in ends) / MEGABYTE
+
+
+def _hit(run: RunData, target: float | None) -> Evaluation | None:
+    return reach(running_means(evaluations(run.rows)), target or 0.0, run.metric)
 
 
 def verdict(compared: Compared) -> str:
@@ -184,11 +201,10 @@ def why(compared: Compared) -> str:
             f"{name} {_mean(runs[name], compared.rounds):.0f}" for name in (point.ours, *compared.gains)
         ]
         return f"Rounds by then: {', '.join(rounds)}."
-    size = _seconds_a_round if point.kind == "seconds" else _megabytes_a_round
     parts = [
-        f"{name} {gain.spread.mean / ratio:.2f} and {ratio:.2f}"
+        f"{name} {times:.2f} and {gain.spread.mean / times:.2f}"
         for name, gain in compared.gains.items()
-        if gain.spread.mean is not None and (ratio := size(runs[name]) / size(mine))
+        if gain.spread.mean is not None and (times := compared.times_the_rounds(name, gain))
     ]
     how = "long" if point.kind == "seconds" else "large"
     said = f"Others need so many times the rounds, each so many times as {how}"
@@ -197,14 +213,6 @@ def why(compared: Compared) -> str:
 
 def _runs(chapter: Chapter) -> dict[str, tuple[RunData, ...]]:
     return {each.label: each.runs for each in chapter.outcomes if each.runs}
-
-
-def _seconds_a_round(runs: Sequence[RunData]) -> float:
-    return _mean(runs, lambda run: run.rows[-1].seconds / len(run.rows))
-
-
-def _megabytes_a_round(runs: Sequence[RunData]) -> float:
-    return _mean(runs, lambda run: run.rows[-1].traffic / MEGABYTE / len(run.rows))
 
 
 def _mean(runs: Sequence[RunData], of: Callable[[RunData], float]) -> float:
