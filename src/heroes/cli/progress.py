@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from heroes.cli.console import OnWork, err_console, every_tenth
-from heroes.errors import printable
+from heroes.errors import HeroesError, printable
 from heroes.messages import Lost, RoundRecord
 from heroes.report import Metric
 from heroes.report.following import RECORDS
@@ -49,8 +49,12 @@ def rounds_in_progress(config: Config, quiet: bool = False) -> Iterator[Watching
             told.look_at(record)
             line.round(record)
 
-        with Live(line, console=err_console, refresh_per_second=4):
-            yield Watching(show, line.client, line.work)
+        with Live(line, console=err_console, refresh_per_second=4) as live:
+            try:
+                yield Watching(show, line.client, line.work)
+            except HeroesError:
+                live.transient = not line.results  # nothing was done that would be worth a line
+                raise
     else:
         name, total = _name(config), config.federation.rounds
 
