@@ -92,6 +92,19 @@ def test_an_environment_that_is_not_known_is_said(make_run: Make, content: str |
     assert "no readable environment.json" in run.notes[0]
 
 
+def test_groups_that_differ_little_or_in_keys_of_one_name_have_names_of_their_own(make_run: Make) -> None:
+    folders = [
+        make_run("a", [0.5], training__learning_rate=0.1, training__momentum=0.5, optimiser__momentum=0.9),
+        make_run(
+            "b", [0.5], training__learning_rate=0.1000001, training__momentum=0.9, optimiser__momentum=0.5
+        ),
+    ]
+    first, second = (group.label for group in group_runs(load_runs(folders)))
+    assert "learning_rate=0.1, " in first
+    assert "learning_rate=0.1000001, " in second
+    assert "training.momentum=0.5, optimiser.momentum=0.9" in first.replace("learning_rate=0.1, ", "")
+
+
 def test_seeds_are_grouped_and_variants_are_told_apart(make_run: Make) -> None:
     folders = [
         make_run("a", [0.5], seed=1),

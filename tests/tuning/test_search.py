@@ -4,16 +4,18 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Literal
 
 import pytest
 from hand_made import record
 
-from heroes.errors import ConfigError, RunFolderError
+from heroes.errors import ConfigError, RunFolderError, TrainingError
 from heroes.settings import tuned_files
-from heroes.settings.config import Config
-from heroes.settings.recipes import recipe
+from heroes.settings.config import Config, to_toml
+from heroes.settings.recipes import recipe, tuned
 from heroes.strategies.base import SameTau
+from heroes.tuning import workers
 from heroes.tuning.outcome import markdown, settings_file, tables
 from heroes.tuning.results import Book, Trial, described, result_of
 from heroes.tuning.search import Search
@@ -70,6 +72,33 @@ def test_keys_of_a_strategys_own_are_tried_and_are_no_reason_to_refuse_the_book(
         0.1,
     }  # 0.03 is the recipe's
     assert made(search(tmp_path, "fedadam"), lambda trial: [0.5] * 4) == []
+
+
+def test_the_file_of_settings_says_what_the_trials_had(tmp_path: Path) -> None:
+    assert tuned("digits", base().strategy)["strategy.tau"] != 3
+    found = Search(
+        {"fedavg": base(**{"strategy.tau": 3})}, {RATE: [0.05, 0.1]}, Book(tmp_path / "digits.jsonl")
+    )
+    made(found, lambda trial: [0.5] * 4)
+    assert '"strategy.tau" = 3\n' in settings_file(found, "heroes tune")
+
+
+def test_no_stage_asks_for_more_steps_than_the_strategy_allows(tmp_path: Path) -> None:
+    found = Search({"adp": base("adp", **{"strategy.tau_max": 15})}, {}, Book(tmp_path / "digits.jsonl"))
+    trials = made(found, lambda trial: [0.5] * 4)
+    assert {trial.settings["strategy.tau_first"] for trial in trials} == {15, 10}
+
+
+def test_a_failure_that_settings_cannot_be_blamed_for_is_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object, **kwargs: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("heroes.runs.running.run", full)
+    ended = workers._made(to_toml(base()), tmp_path / "run", False, Event())
+    assert (ended.failed, ended.exit_code) == ("MemoryError: ", workers.UNEXPECTED)
+    assert ended.exit_code != TrainingError.exit_code  # which counts against the settings
 
 
 class Limited(SameTau):
@@ -194,7 +223,8 @@ def test_the_file_of_settings_is_read_back_with_what_suited_before(tmp_path: Pat
     file.write_text(settings_file(found, "heroes tune cifar10\n--odd"))
     before = tuned_files.shipped("cifar10")["fedavg"]
     assert before
-    assert tuned_files.read(file) == {"fedavg": {**before, RATE: 0.2}}
+    had = found.bases["fedavg"].model_dump()["strategy"]["tau"]
+    assert tuned_files.read(file) == {"fedavg": {**before, "strategy.tau": had, RATE: 0.2}}
     assert file.read_text().startswith("# Made by this command")
     assert "\n# --odd\n" in file.read_text()
 

@@ -27,32 +27,39 @@ _BY_PRICE = "By a clock that charges what steps take on a processor, and not the
 def lead(evidence: Evidence) -> list[str]:
     """What README says about results: a table once every row has three seeds, until then a sentence."""
     figures = (evidence.figures[name] for name in LEADING)
-    whole = next((good for of_plan in figures if (good := [each for each in of_plan if _whole(each)])), [])
-    if not whole:
+    told = next((good for of_plan in figures if (good := _told(of_plan))), [])
+    if not told:
         there, of = evidence.count(LEADING[0])
         return [
             f"The comparison on CIFAR-10 has {there} of its {of} runs so far;",
             "[docs/results.md](docs/results.md) has what they came to, beside the numbers of the paper.",
         ]
     priced = [each for each in evidence.figures["worlds"] if each.variant == PRICED and not each.absent]
-    lines = [*_leading(whole[0]), *(line for chapter in [*whole[1:], *priced] for line in _also(chapter))]
-    name = whole[0].plan.name
+    lines = [*_leading(told[0]), *(line for chapter in [*told[1:], *priced] for line in _also(chapter))]
+    name = told[0].plan.name
     picture = next((each for each in drawings(evidence) if each.name.startswith(name)), None)
     shown = [] if picture is None else [picture.markdown.replace("(pictures/", "(docs/pictures/"), ""]
     rest = "has the rest: what reproduces of the paper, what does not, and why."
     return [*lines, *shown, f"[docs/results.md](docs/results.md) {rest}"]
 
 
-def _whole(chapter: Chapter) -> bool:
-    return all(len(each.runs) >= SEEDS for each in chapter.outcomes)
+def _told(of_plan: Sequence[Chapter]) -> list[Chapter]:
+    """The first variant with three seeds, then those of which every row has some; else none."""
+    whole = next((each for each in of_plan if _least(each) >= SEEDS), None)
+    return [] if whole is None else [whole, *(each for each in of_plan if each is not whole and _least(each))]
+
+
+def _least(chapter: Chapter) -> int:
+    """How many runs every row has."""
+    return min(len(each.runs) for each in chapter.outcomes)
 
 
 def _leading(chapter: Chapter) -> Iterator[str]:
     found = chapter.found
     if found is None:
         return
-    plan, seeds = chapter.plan, min(len(each.runs) for each in chapter.outcomes)
-    about = ", ".join(filter(None, [f"`{plan.experiment}`", chapter.variant, f"{seeds} seeds"]))
+    plan = chapter.plan
+    about = ", ".join(filter(None, [f"`{plan.experiment}`", chapter.variant, f"{_least(chapter)} seeds"]))
     yield from (f"{about}, at most {plan.budget:,.0f} virtual seconds for each strategy:", "")
     shown = [group for group in found.groups if group.strategy in PAPER]
     yield from (*grid(["", *(group.label for group in shown)], list(_measures(found, shown))), "")
@@ -65,8 +72,9 @@ def _also(chapter: Chapter) -> Iterator[str]:
         start = (
             _BY_PRICE if chapter.variant == PRICED else f"{chapter.variant[0].upper()}{chapter.variant[1:]}"
         )
-        if len(chapter.plan.seeds) < SEEDS:
-            start += f" ({seeds_of(chapter.plan)})"
+        if _least(chapter) < SEEDS:
+            common = set.intersection(*({run.seed for run in each.runs} for each in chapter.outcomes))
+            start += f" ({seeds_of(sorted(common))})"
         yield from (f"{start}: {told[0].lower()}{told[1:]}", "")
 
 
@@ -118,7 +126,7 @@ def field(evidence: Evidence) -> Iterator[str]:
         (chapter,) = evidence.figures[name]
         there, of = evidence.count(name)
         plan = chapter.plan
-        about = f"**{plan.experiment}**, {plan.budget:,.0f} virtual seconds, {seeds_of(plan)}"
+        about = f"**{plan.experiment}**, {plan.budget:,.0f} virtual seconds, {seeds_of(plan.seeds)}"
         yield from (f"{about} (`heroes reproduce {name}`):", "")
         if there < of:
             yield from (f"{there} of {of} runs are there.", "")

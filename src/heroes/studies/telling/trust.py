@@ -11,7 +11,6 @@ from heroes.report.runs import RunData
 from heroes.report.summary import final_score
 from heroes.settings import tuned_files
 from heroes.studies.figures import Chapter
-from heroes.studies.plans import Plan
 from heroes.studies.telling.evidence import Evidence
 from heroes.studies.telling.markdown import grid, percent
 
@@ -40,12 +39,12 @@ def how(name: str, evidence: Evidence) -> str:
         wall for run in evidence.runs(name) if (wall := _environment(run).get("wall_seconds")) is not None
     ]
     took = f"; {len(walls)} of them took {_long(sum(walls))} of one core together" if walls else ""
-    return f"`heroes reproduce {name}`: {there} of {of} runs are there ({seeds_of(plan)}){took}."
+    return f"`heroes reproduce {name}`: {there} of {of} runs are there ({seeds_of(plan.seeds)}){took}."
 
 
-def seeds_of(plan: Plan) -> str:
-    """The seeds of a plan in words."""
-    return f"{'seeds' if len(plan.seeds) > 1 else 'seed'} {', '.join(map(str, plan.seeds))}"
+def seeds_of(seeds: Sequence[int]) -> str:
+    """Seeds in words."""
+    return f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
 
 
 def lines(evidence: Evidence) -> list[str]:
