@@ -159,7 +159,7 @@ def not_finite(self: Strategy, state: ServerState[Any], plan: Any, answers: Any)
             fails,
             r"'odd' failed in assign\(\) of round 1: KeyError: 'lost' \(test_own_strategy.py, line \d+\)",
         ),
-        ("choose_widths", nine, r"choose_widths\(\) of the strategy gave .*9.*whole numbers from 1 to 4"),
+        ("choose_widths", nine, r"choose_widths\(\) of the strategy gave .*9.*whole numbers from 1 to 2"),
         ("choose_widths", nothing, r"choose_widths\(\) of the strategy gave None; it should give an array"),
         (
             "assign",

@@ -108,9 +108,7 @@ def compare_command(
         asked = _Asked(things[0], settings, named, tuned, own, out)
         planned = list(asked.runs(strategies, seeds, combinations(parse_grid(grid or []))))
         options.say_idle(settings, planned[0].config)
-        _refuse_mpi(planned)
-        refuse_targets(marks or (), Metric(planned[0].config.objective.measured[0]))
-        reference_among((job.config.strategy.name for job in planned), reference)
+        _refuse_early(planned, marks, reference)
         _run_all(planned, jobs, overwrite, quiet)
         folders = [job.folder for job in planned]
         out = planned[0].folder.parent
@@ -170,7 +168,10 @@ class _Asked:
         return Planned(config, folder / options.folder_name(strategy, *words, config.seed), label(variant))
 
 
-def _refuse_mpi(planned: list[Planned]) -> None:
+def _refuse_early(planned: list[Planned], targets: list[float] | None, reference: str | None) -> None:
+    """Raise an error now for what would be one after all the runs."""
+    refuse_targets(targets or (), Metric(planned[0].config.objective.measured[0]))
+    reference_among((job.config.strategy.name for job in planned), reference)
     if launch.size() > 1 or any(job.config.engine.name == "mpi" for job in planned):
         raise ConfigError(
             "heroes compare does not run under MPI: run each strategy by mpiexec -n 5 heroes run EXPERIMENT "

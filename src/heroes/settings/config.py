@@ -132,13 +132,8 @@ def _disagreements(config: Config) -> Iterator[str]:
     faults, server, private = config.faults, config.server, config.privacy.noise > 0
     noise = f"privacy.noise is {config.privacy.noise}: noise"
     size = config.federation.cohort
-    main, target = config.objective.measured[0], config.federation.target
     yield from _not_as_required(config)
-    if main in SHARES and target is not None and not 0 < target <= 1:
-        yield (
-            f"federation.target is {target:g} but the main metric is {main}: it should be above 0 and at "
-            "most 1, such as 0.8 for 80 %"
-        )
+    yield from _out_of_reach(config)
     if config.engine.clock == "wall" and config.engine.name != "flower":
         yield (
             f"engine.clock is 'wall' but engine.name is {config.engine.name!r}; "
@@ -178,6 +173,16 @@ def _disagreements(config: Config) -> Iterator[str]:
         yield f"{noise} cannot protect the training loss, which would end the run: {wanted}"
     if private and (told := config.strategy.reveals()) is not None:
         yield f"{noise} cannot protect {told}"
+
+
+def _out_of_reach(config: Config) -> Iterator[str]:
+    """A target that no score can be at."""
+    main, target = config.objective.measured[0], config.federation.target
+    if main in SHARES and target is not None and not 0 < target <= 1:
+        yield (
+            f"federation.target is {target:g} but the main metric is {main}: it should be above 0 and at "
+            "most 1, such as 0.8 for 80 %"
+        )
 
 
 def _not_as_required(config: Config) -> Iterator[str]:
