@@ -55,14 +55,8 @@ Targets = Annotated[str | None, typer.Option(help="Scores to reach (accuracy: 0 
 _WHOSE = "The strategy that the others are compared with: heroes, else the first."
 Latex = Annotated[bool, typer.Option(help="Print the tables as LaTeX (booktabs) on standard output.")]
 Reference = Annotated[str | None, typer.Option(metavar="NAME", help=_WHOSE)]
-_FOR_RUNS = (
-    "targets",
-    "reference",
-    "out",
-    "as_json",
-    "latex",
-    "quiet",
-)  # that mean something for existing runs
+# options that mean something for runs that exist
+_FOR_RUNS = ("targets", "reference", "out", "as_json", "latex", "quiet")
 
 
 @app.command("compare")
