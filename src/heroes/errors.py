@@ -77,8 +77,12 @@ def said(error: BaseException) -> str:
 
 def place(error: BaseException) -> str:
     """Where a file of the user's own failed, in brackets; nothing if no such file had a part in it."""
-    ours = (str(Path(__file__).parent), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))
-    frames = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith((*ours, "<"))]
+    others = [
+        Path(__file__).parent,
+        *map(Path, (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))),
+    ]
+    called = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith("<")]
+    frames = [each for each in called if not any(map(Path(each.filename).is_relative_to, others))]
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
