@@ -108,6 +108,7 @@ class Federation:
     privacy: Privacy | None = None
     optimiser: ServerOptimiser | None = None
     average: float = 0.0  # weight of the past in the moving average of the model; 0 is none
+    lookback: float = 1.0  # how old that average may be, as a share of the rounds so far
     sampled: bool = False  # whether tests during the run take a sample of the test set
     precision: str = "float32"  # in what clients compute
     inputs: Tensor | None = None  # a few of the test set's, as the model takes them

@@ -187,7 +187,7 @@ def optimise(
         after = replace(after, tensors=tensors, moments=moments)
     if not f.average:
         return replace(after, averaged={})
-    past = weight_of_past(f.average, after.round)
+    past = weight_of_past(f.average, after.round, f.lookback)
     return replace(after, averaged=averaged(f.served(state), after.tensors, counts, past))
 
 

@@ -164,6 +164,14 @@ def test_the_average_is_tested_and_the_global_model_is_trained(world):
     for name, value in begun.tensors.items():
         torch.testing.assert_close(state.tensors[name], value + 3.0)
         torch.testing.assert_close(state.averaged[name], expected[name])
+    near = replace(federation, lookback=0.1)
+    state = begun
+    for _ in range(3):
+        state, _ = run_round(near, state)
+    # of three rounds the average may be 0.3 old: 0.3 / 1.3 of it is the past; before that 0.2 / 1.2, and 0
+    second = 2 - 0.2 / 1.2
+    for name, value in begun.tensors.items():
+        torch.testing.assert_close(state.averaged[name], value + (3 * 1.0 + 0.3 * second) / 1.3)
     off = replace(federation, average=0.0)
     assert off.served(state) is state.tensors
     assert run_round(off, state)[0].averaged == {}

@@ -220,7 +220,7 @@ def test_the_model_moves_by_no_more_than_the_clip_in_a_round():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"strategy.pace": "calibrated"}, "use strategy.pace = 'progress'"),
+        ({"strategy.pace": "calibrated"}, "use strategy.pace = 'thrifty'"),
         ({"robust.guard": True}, "robust.guard = false"),
         ({"robust.combine": "median"}, "combine = 'mean'"),
         ({"robust.clip": 1.0}, "clip = 'none'"),

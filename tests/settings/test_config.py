@@ -113,6 +113,8 @@ WRONG = {
     "strategy.adaptive_tau": ["yes", 1],
     "strategy.pace": ["fast"],
     "strategy.drift": [0, -1.0, "x"],
+    "strategy.thrift": [-0.1, 0.6, "x"],
+    "strategy.growth": [0, -1.0, "x"],
     "strategy.passes": [0, -1.0, "x"],
     "strategy.useful": [-0.1, 1.5, "x"],
     "strategy.deadline": ["median"],
@@ -143,6 +145,7 @@ WRONG = {
     "evaluation.batch_size": [0],
     "evaluation.every_width": ["x"],
     "evaluation.average": [-0.1, 1, "x"],
+    "evaluation.lookback": [-0.1, 1.1, "x"],
     "checkpoint.every": [-1, 0.5, "x"],
     "own.file": [7],
     "own.digest": [7],
@@ -244,7 +247,7 @@ def test_step_limits_have_two_names_or_seconds_and_the_old_name_of_the_shared_on
 
 def test_noise_cannot_protect_the_estimates_that_some_paces_need() -> None:
     assert Config().changed({"privacy.noise": 1.0}).privacy.noise == 1.0
-    with pytest.raises(ConfigError, match=r"privacy\.noise is 1\.0: .*use strategy\.pace = 'progress'"):
+    with pytest.raises(ConfigError, match=r"privacy\.noise is 1\.0: .*use strategy\.pace = 'thrifty'"):
         Config().changed({"privacy.noise": 1.0, "strategy.pace": "calibrated"})
 
 

@@ -31,7 +31,7 @@ def test_the_papers_settings_are_as_its_text_has_them() -> None:
 @pytest.mark.parametrize("experiment", recipes.EXPERIMENTS)
 def test_what_goes_with_a_strategy_is_in_its_experiments_and_in_no_others(experiment: str) -> None:
     ours, theirs = recipes.recipe(experiment, "heroes"), recipes.recipe(experiment, "fedavg")
-    assert (ours.exchange.up_bits, ours.optimiser.name, ours.evaluation.average) == (8, "momentum", 0.8)
+    assert (ours.exchange.up_bits, ours.optimiser.name, ours.evaluation.average) == (4, "momentum", 0.8)
     assert (theirs.optimiser.name, theirs.evaluation.average) == ("none", 0.0)
     literal = recipes.paper(experiment)
     assert (literal.exchange.down_bits, literal.optimiser.name, literal.strategy.any_width) == (32, "none", 0)

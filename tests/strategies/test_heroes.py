@@ -17,7 +17,7 @@ from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
 from heroes.messages import Cohort, Selection, Update
 from heroes.planning.loads import LearningRate
-from heroes.planning.pacing import Estimates
+from heroes.planning.pacing import Estimates, thrifty_steps
 from heroes.rounds import as_sent, make_task, run, run_round
 from heroes.slices.cuts import cut_out
 from heroes.strategies.heroes import Heroes, HeroesMemory, mean_estimates
@@ -344,11 +344,43 @@ def by_default(world, **changes):
     return world.strategy("heroes", **plain | changes)
 
 
-def test_by_default_the_steps_are_those_that_bring_the_most_progress_a_second(world):
-    strategy = by_default(world)
+def middle(plan):
+    """Seconds of the median client's step, and of all that is not steps."""
+    return np.median([(a.step_seconds, a.transfer_seconds) for a in plan.assignments], axis=0)
+
+
+def trained(state, steps):
+    """A state after so many steps of every client of a round."""
+    counters = (steps * len(MIXED),) * len(state.memory.counters)
+    return replace(state, round=5, memory=replace(state.memory, counters=counters))
+
+
+def test_rounds_begin_short_and_become_as_long_as_costs_little_progress(world):
+    strategy = by_default(world, one_pass=20.0)
+    plans = [strategy.assign(trained(strategy.begin(0), steps), MIXED) for steps in (0, 100, 10_000)]
+    mu, nu = middle(plans[0])
+    best, longest = (thrifty_steps(mu, nu, half=20.0 / 0.1, thrift=share) for share in (0.0, 0.15))
+    assert {plan.facts["rule"] for plan in plans} == {"thrifty"}
+    # the most progress a second; then a share of the steps so far; then all that costs little
+    assert [plan.facts["tau_star"] for plan in plans] == pytest.approx([best, 35.0, longest])
+    assert best == pytest.approx(np.sqrt(20.0 / 0.1 * nu / mu), rel=1e-4)
+    assert best < 35.0 < longest
+
+
+def test_fewer_examples_and_greater_steps_make_for_shorter_rounds(world):
+    def longest(**ground):
+        strategy = by_default(world, **ground)
+        return strategy.assign(trained(strategy.begin(0), 10_000), MIXED).facts["tau_star"]
+
+    assert longest(one_pass=5.0) < longest(one_pass=20.0) < longest() == longest(one_pass=25.0)
+    assert longest() < longest(one_pass=40.0) == longest(one_pass=1000.0)
+    assert longest(one_pass=20.0, stride=4.0) == pytest.approx(longest(one_pass=5.0))
+
+
+def test_the_steps_can_be_those_that_bring_the_most_progress_a_second(world):
+    strategy = by_default(world, pace="progress", passes=1000.0)
     plan = strategy.assign(strategy.begin(0), MIXED)
-    loads = [(a.step_seconds, a.transfer_seconds) for a in plan.assignments]
-    mu, nu = np.median(loads, axis=0)
+    mu, nu = middle(plan)
     assert plan.facts["rule"] == "progress"
     assert plan.facts["tau_star"] == pytest.approx(np.sqrt(30 / 0.1 * nu / mu))
     assert len({a.tau for a in plan.assignments}) > 1  # in the first round already
@@ -363,7 +395,7 @@ def test_where_whole_steps_would_make_clients_wait_the_round_becomes_a_little_sh
         ends = np.array([a.seconds for a in plan.assignments])
         return 1 - ends.mean() / ends.max()
 
-    calm, strict = (by_default(world, drift=0.3, patience=share) for share in (0.05, 1.0))
+    calm, strict = (by_default(world, one_pass=0.4, patience=share) for share in (0.05, 1.0))
     plans = [strategy.assign(strategy.begin(0), MIXED) for strategy in (calm, strict)]
     assert waiting(plans[0]) < waiting(plans[1])
     assert (
@@ -374,7 +406,7 @@ def test_where_whole_steps_would_make_clients_wait_the_round_becomes_a_little_sh
 
 def test_the_pace_follows_links_and_the_learning_rate_by_their_roots(world):
     def aimed(upload, rate):
-        strategy = by_default(world, learning_rate=LearningRate(rate))
+        strategy = by_default(world, pace="progress", learning_rate=LearningRate(rate))
         return strategy.assign(strategy.begin(0), cohort([4e8], upload, 1e12)).facts["tau_star"]
 
     assert aimed(50e3, 0.1) == pytest.approx(2 * aimed(200e3, 0.1), rel=1e-3)
@@ -382,13 +414,13 @@ def test_the_pace_follows_links_and_the_learning_rate_by_their_roots(world):
 
 
 def test_nobody_goes_over_its_examples_more_often_than_it_should(world):
-    strategy = by_default(world, one_pass=2.0)
+    strategy = by_default(world, pace="progress", one_pass=2.0)
     plan = strategy.assign(strategy.begin(0), MIXED)
     assert plan.facts["tau_star"] == pytest.approx(5 * 2.0)
 
 
 def test_adamw_goes_further_for_its_rate(world):
-    sgd, adamw = (by_default(world, stride=stride) for stride in (1.0, 4.0))
+    sgd, adamw = (by_default(world, pace="progress", stride=stride) for stride in (1.0, 4.0))
     stars = [each.assign(each.begin(0), MIXED).facts["tau_star"] for each in (sgd, adamw)]
     assert stars[0] == pytest.approx(2 * stars[1])
 
@@ -398,7 +430,7 @@ def test_a_client_whose_link_leaves_it_no_time_gets_a_narrower_slice(world):
     clients = replace(cohort([4e8] * 4), upload=uploads)
     blind = by_default(world, useful=0.0)
     assert [a.selection.width for a in blind.assign(blind.begin(0), clients).assignments] == [3, 3, 3, 3]
-    seeing = by_default(world)
+    seeing = by_default(world, one_pass=30.0)
     plan = seeing.assign(seeing.begin(0), clients)
     assert [a.selection.width for a in plan.assignments] == [3, 3, 3, 2]
     assert all(a.tau >= plan.facts["tau_star"] / 4 for a in plan.assignments)

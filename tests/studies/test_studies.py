@@ -214,6 +214,18 @@ def test_a_key_of_a_variant_that_only_some_strategies_have_is_for_those() -> Non
         list(plans.rows(nobody, "wrong"))
 
 
+def test_settings_too_can_be_for_some_of_the_strategies() -> None:
+    plan = plans.Plan(
+        about="which?",
+        experiment="digits",
+        settings={"strategy.blocks": "grid", "seed": 7, "heroes": {"exchange.up_bits": 2}},
+        runs={"ours": {}, "theirs": {"strategy": "fedavg"}},
+    )
+    ours, theirs = (row.configs[0].model_dump() for row in plans.rows(plan))
+    assert (ours["strategy"]["blocks"], ours["exchange"]["up_bits"]) == ("grid", 2)
+    assert ("blocks" in theirs["strategy"], theirs["exchange"]["up_bits"]) == (False, 32)
+
+
 def test_a_variant_can_mean_something_else_for_one_of_the_strategies(tmp_path: Path) -> None:
     path = tmp_path / "steps.toml"
     path.write_text(

@@ -103,6 +103,7 @@ def assembled(
             privacy=parts_of_server.privacy(config, chooser),
             optimiser=parts_of_server.server_optimiser(config),
             average=config.evaluation.average,
+            lookback=config.evaluation.lookback,
             sampled=data.sample is not None,
             precision=config.training.precision,
             inputs=few(data.test),

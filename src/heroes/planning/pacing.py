@@ -178,6 +178,23 @@ def worthwhile_steps(mu: float, nu: float, learning_rate: float, drift: float) -
     return math.sqrt(drift * nu / (learning_rate * mu))
 
 
+def thrifty_steps(mu: float, nu: float, half: float, thrift: float) -> float:
+    """The largest tau that brings all but `thrift` of the most progress a second.
+
+    It is the progress of `worthwhile_steps`, where steps count half once there are `half` of them. Around its
+    best it hardly changes, while traffic falls as rounds become longer. With s = nu / mu, a round brings
+    1 / (mu * (1 + tau / half) * (1 + s / tau)) a second, so the answer is the larger root of a quadratic.
+
+    >>> round(thrifty_steps(mu=0.1, nu=0.1, half=100.0, thrift=0.0), 3)
+    10.0
+    >>> round(thrifty_steps(mu=0.1, nu=0.1, half=100.0, thrift=0.19), 3)
+    46.219
+    """
+    s = nu / mu
+    allowed = half * ((1 + math.sqrt(s / half)) ** 2 / (1 - thrift) - 1) - s  # of tau + half * s / tau
+    return (allowed + math.sqrt(max(0.0, allowed**2 - 4 * half * s))) / 2
+
+
 def mean_deadline(mu: Floats, nu: Floats, tau: float, tau_min: int, tau_max: int) -> float:
     """The T at which the average client does `tau` steps.
 

@@ -32,7 +32,7 @@ MAY_CHANGE = (
     "own.",
 )
 """What may be different when a run goes on: when it ends, who carries it and how it is watched."""
-MAY_NOT = ("engine.clock", "evaluation.average", "evaluation.sample")
+MAY_NOT = ("engine.clock", "evaluation.average", "evaluation.lookback", "evaluation.sample")
 _FIRST_VERSION = {
     "": "experiment seed",
     "federation": "clients cohort rounds time_budget traffic_budget target_accuracy target_loss",

@@ -113,13 +113,19 @@ def _moment(moment: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if moment is None else moment.double()
 
 
-def weight_of_past(weight: float, rounds: int) -> float:
+def weight_of_past(weight: float, rounds: int, lookback: float = 1.0) -> float:
     """What the average before counts for in this round, so that the start of the model counts for nothing.
+
+    An average of which w is the past and 1 - w is new is w / (1 - w) rounds old: at most `lookback` of the
+    rounds so far. So it does not hold a short run back, and is as smooth as `weight` makes it in a long one.
 
     >>> [round(weight_of_past(0.8, number), 3) for number in (1, 2, 3, 50)]
     [0.0, 0.444, 0.59, 0.8]
+    >>> [round(weight_of_past(0.8, number, lookback=0.1), 3) for number in (1, 2, 10, 50)]
+    [0.0, 0.167, 0.5, 0.8]
     """
-    return weight * (1 - weight ** (rounds - 1)) / (1 - weight**rounds)
+    oldest = lookback * rounds
+    return min(weight * (1 - weight ** (rounds - 1)) / (1 - weight**rounds), oldest / (1 + oldest))
 
 
 def averaged(average: Tensors, new: Tensors, holders: Tensors, weight: float) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from heroes.fields import NotNegative, Positive, Section, Whole
+from heroes.fields import NotNegative, Positive, Section, Share, Whole
 
 
 class FederationConfig(Section):
@@ -331,6 +331,10 @@ class EvaluationConfig(Section):
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """test and hand out a moving average of the global model: this times the average before, and the rest the
     new model, where somebody trained; 0 is the global model itself
+    """
+    lookback: Share = 1.0
+    """how old that average may be in the mean, as a share of the rounds so far: 0.1 keeps a short run from being
+    tested on models of long ago; 1 leaves it to average alone
     """
 
 

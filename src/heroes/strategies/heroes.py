@@ -31,12 +31,15 @@ from heroes.planning.pacing import (
     mean_deadline,
     step_intervals,
     steps_aimed_at,
+    thrifty_steps,
     worthwhile_steps,
 )
 from heroes.slices.blocks import add_steps, choose_blocks
 from heroes.slices.cuts import Part, cut_out, scaled
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
+_USUAL_PASS = 25.0  # steps of a pass over a client's examples, where nobody knows how many it has
+_LONGEST_PASS = 40.0  # of one that counts: with more examples clients still drift, as their data differ
 _UNREACHABLE = (
     "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
     "decide"
@@ -70,9 +73,17 @@ class Heroes(Strategy):
     """
     adaptive_tau: bool = True
     """whether clients get as many steps as let all finish together; if not, all do tau_first"""
-    pace: Literal["progress", "calibrated", "bound", "constant"] = "progress"
-    """the step count aimed at: what brings the most progress a second, the bound's formula scaled to start
-    at tau_first, the same as it stands, or tau_first
+    pace: Literal["thrifty", "progress", "calibrated", "bound", "constant"] = "thrifty"
+    """the step count aimed at: the most that cost little progress a second, what brings the most of it, the
+    bound's formula scaled to start at tau_first, the same as it stands, or tau_first
+    """
+    thrift: Annotated[float, Field(ge=0, le=0.5)] = 0.15
+    """with pace = thrifty: the share of the progress a second that is given up for longer rounds, which send
+    less for the same model
+    """
+    growth: Positive = 0.35
+    """with pace = thrifty: such a longer round has at most this share of the steps so far, so that a model
+    that is learned in a few rounds is not held up
     """
     drift: Positive = 30.0
     """with pace = progress: a client's steps count half once their number times the learning rate (of SGD; 30
@@ -135,12 +146,13 @@ class Heroes(Strategy):
     }
     companions: ClassVar = {
         "model.rank_ratio": 0.25,
-        "exchange.up_bits": 8,
+        "exchange.up_bits": 4,
         "exchange.down_bits": 8,
         "optimiser.name": "momentum",
         "optimiser.rate": 0.6,
         "optimiser.momentum": 0.7,
         "evaluation.average": 0.8,
+        "evaluation.lookback": 0.1,
     }
     tries: ClassVar = {"model.rank_ratio": (0.25, 0.5, 1.0)}
     absent: ClassVar = {"any_width": 0.0, "useful": 0.0, "patience": 1.0}
@@ -161,7 +173,7 @@ class Heroes(Strategy):
         if self.by_steps:
             return "changes that strategy.by_steps makes longer after they were clipped; set it to 0"
         return (
-            "the estimates behind strategy.pace; use strategy.pace = 'progress'" if self._estimates else None
+            "the estimates behind strategy.pace; use strategy.pace = 'thrifty'" if self._estimates else None
         )
 
     @property
@@ -170,13 +182,18 @@ class Heroes(Strategy):
         return self.adaptive_tau and self.pace in ("calibrated", "bound")
 
     @property
+    def _by_progress(self) -> bool:
+        """Whether the pace weighs what steps bring against what they take."""
+        return self.pace in ("thrifty", "progress")
+
+    @property
     def limits(self) -> Limits:
         """What tau may be."""
         return Limits(self.tau_first, self.tau_min, self.tau_max)
 
     @property
     def steps_key(self) -> str | None:
-        return None if self.adaptive_tau and self.pace == "progress" else "tau_first"
+        return None if self.adaptive_tau and self._by_progress else "tau_first"
 
     def begin(self, seed: int) -> State:
         """Fresh factors, no block trained."""
@@ -214,7 +231,7 @@ class Heroes(Strategy):
 
     def _steps(self, state: State, load: Load, rate: float) -> tuple[Pace, float | None, Intervals]:
         """The pace, when the round should end, and the steps every client may do by then."""
-        if not self.adaptive_tau or (state.round == 0 and self.pace != "progress"):
+        if not self.adaptive_tau or (state.round == 0 and not self._by_progress):
             fixed = np.full(len(load.mu), self.tau_first)
             left = max(1, self.ground.rounds - state.round)
             pace = Pace(float(self.tau_first), left, "fixed", state.memory.pace_scale)
@@ -254,23 +271,28 @@ class Heroes(Strategy):
         """The pace aimed at and when the round should end."""
         limits = self.limits
         if self.deadline == "mean":
-            middle = np.median if self.pace == "progress" else np.mean  # one slow link sets nobody's pace
-            chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)))
+            middle = np.median if self._by_progress else np.mean  # one slow link sets nobody's pace
+            chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)), len(load.mu))
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
             return chosen, Deadline(calmest(load.mu, load.nu, seconds, limits, self.patience))
-        paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
-        if paces[0].rule in ("time", "progress"):  # else the pace does not depend on the client
+        clients = len(load.mu)
+        paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]), clients)] * clients
+        if paces[0].rule in ("time", "thrifty", "progress"):  # else the pace does not depend on the client
             paces = [
-                self._pace(state, eta, mu, nu)
+                self._pace(state, eta, mu, nu, clients)
                 for mu, nu in zip(load.mu.tolist(), load.nu.tolist(), strict=True)
             ]
         deadline = fastest_deadline(load.mu, load.nu, paces)
         assert deadline.setter is not None
         return paces[deadline.setter], deadline
 
-    def _pace(self, state: State, eta: float, mu: float, nu: float) -> Pace:
+    def _pace(self, state: State, eta: float, mu: float, nu: float, clients: int) -> Pace:
         if not self._estimates:
-            wished = self.tau_first if self.pace == "constant" else self._worthwhile(mu, nu, eta)
+            wished = float(self.tau_first)
+            if self.pace == "progress":
+                wished = self._worthwhile(mu, nu, eta)
+            elif self.pace == "thrifty":
+                wished = self._thrifty(mu, nu, eta, max(state.memory.counters) / clients)
             left = max(1, self.ground.rounds - state.round)
             return Pace(self.limits.clamp(wished), left, self.pace, None)
         budget = self.ground.time_budget
@@ -292,6 +314,20 @@ class Heroes(Strategy):
         steps = worthwhile_steps(mu, nu, eta * self.ground.stride, self.drift)
         one_pass = self.ground.one_pass
         return steps if one_pass is None else min(steps, self.passes * one_pass)
+
+    def _thrifty(self, mu: float, nu: float, eta: float, so_far: float) -> float:
+        """The steps that bring the most progress a second, and as training goes on more, up to the most that
+        cost little of it.
+
+        Steps count half when they have gone over a client's examples 1 / eta times: the fewer it has, and the
+        greater the steps, the sooner it is far from the others.
+        """
+        one_pass = min(self.ground.one_pass or _USUAL_PASS, _LONGEST_PASS)
+        best, most = (
+            thrifty_steps(mu, nu, one_pass / (eta * self.ground.stride), thrift)
+            for thrift in (0.0, self.thrift)
+        )
+        return min(most, max(best, self.growth * so_far))
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""

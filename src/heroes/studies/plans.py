@@ -6,19 +6,19 @@ seeds = [100, 101]
 budget = 60               # virtual seconds of every run
 targets = [0.9, 0.95]
 
-[settings]                # of every run
+[settings]                # of every run; a key that only some strategies have is for those alone
 "strategy.pace" = "constant"
+
+[settings.flanc]          # what one of the strategies gets besides
+"strategy.tau" = 20
 
 [runs."ten steps"]        # one row of the table: a strategy, by default heroes, and its settings
 "strategy.tau_first" = 10 # literal = true would add those that follow its publication to the letter
 
 # every_strategy = true   # beside those, one row for each registered strategy, named after it
 
-[variants."8 bits"]       # every variant has all rows, and a table of its own
-"exchange.up_bits" = 8    # a key that only some strategies have is for those alone
-
-[variants."8 bits".flanc] # what it means for one of the strategies besides
-"strategy.tau" = 20
+[variants."8 bits"]       # every variant has all rows, and a table of its own; written like settings
+"exchange.up_bits" = 8
 
 [scales.smoke]            # what is otherwise at another scale; settings are added
 budget = 5
@@ -45,7 +45,8 @@ SHIPPED = Path(__file__).with_name("plans")
 FIGURES = SHIPPED / "figures"
 SCALES = ("smoke", "small", "full")
 Scalar = bool | int | float | str | list[Any]
-Variant = dict[str, Scalar | dict[str, Scalar]]
+Settings = dict[str, Scalar | dict[str, Scalar]]
+"""by key, and by the name of a strategy those that it alone gets"""
 
 
 class Scale(BaseModel):
@@ -57,8 +58,8 @@ class Scale(BaseModel):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     budget: Positive | None = None
     targets: tuple[float, ...] = ()
-    settings: dict[str, Scalar] = {}
-    variants: Annotated[dict[str, Variant], Field(min_length=1)] = {"": {}}
+    settings: Settings = {}
+    variants: Annotated[dict[str, Settings], Field(min_length=1)] = {"": {}}
 
 
 class Plan(BaseModel):
@@ -72,10 +73,10 @@ class Plan(BaseModel):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (100, 101)
     budget: Positive | None = None
     targets: tuple[float, ...] = ()
-    settings: dict[str, Scalar] = {}
+    settings: Settings = {}
     every_strategy: bool = False
     runs: dict[str, dict[str, Scalar]] = {}
-    variants: Annotated[dict[str, Variant], Field(min_length=1)] = {"": {}}
+    variants: Annotated[dict[str, Settings], Field(min_length=1)] = {"": {}}
     scales: dict[str, Scale] = {}
     lesson: str = ""
 
@@ -151,8 +152,10 @@ def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
     for label, settings in plan.table.items():
         strategy = str(settings.get("strategy", registry.DEFAULT))
         try:
-            of_variant = _understood(strategy, plan.variants[variant])
-            every = {**plan.settings, **of_variant, **_literal(strategy, settings), **settings}
+            of_all, of_variant = (
+                _understood(strategy, given) for given in (plan.settings, plan.variants[variant])
+            )
+            every = {**of_all, **of_variant, **_literal(strategy, settings), **settings}
             chosen = {name: value for name, value in every.items() if name not in ("strategy", "literal")}
             config = _config(plan, strategy, chosen)
             yield Row(label, tuple(config.changed({"seed": seed}) for seed in plan.seeds))
@@ -160,13 +163,13 @@ def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
             raise ConfigError(f"study {plan.name!r}, run {label!r}: {error}") from None
 
 
-def _understood(strategy: str, variant: Variant) -> dict[str, Scalar]:
-    """The settings of a variant for one strategy: without the keys of others, with what it alone gets."""
+def _understood(strategy: str, given: Settings) -> dict[str, Scalar]:
+    """What settings mean for one strategy: without the keys of others, with what it alone gets."""
     others = {key for name in registry.BUILT_IN for key in registry.find(name).model_fields}
     foreign = {f"strategy.{key}" for key in others - registry.find(strategy).model_fields.keys()}
     every: dict[str, Scalar] = {}
     own: dict[str, Scalar] = {}
-    for key, value in variant.items():
+    for key, value in given.items():
         if not isinstance(value, dict):
             every |= {} if key in foreign else {key: value}
         elif registry.find(key) is registry.find(strategy):
