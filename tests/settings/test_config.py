@@ -114,7 +114,6 @@ WRONG = {
     "strategy.pace": ["fast"],
     "strategy.drift": [0, -1.0, "x"],
     "strategy.thrift": [-0.1, 0.6, "x"],
-    "strategy.growth": [0, -1.0, "x"],
     "strategy.passes": [0, -1.0, "x"],
     "strategy.useful": [-0.1, 1.5, "x"],
     "strategy.deadline": ["median"],

@@ -17,7 +17,7 @@ from heroes.client.training import LocalSettings, Trainer
 from heroes.federation import Stop
 from heroes.messages import Cohort, Selection, Update
 from heroes.planning.loads import LearningRate
-from heroes.planning.pacing import Estimates, thrifty_steps
+from heroes.planning.pacing import Estimates
 from heroes.rounds import as_sent, make_task, run, run_round
 from heroes.slices.cuts import cut_out
 from heroes.strategies.heroes import Heroes, HeroesMemory, mean_estimates
@@ -349,32 +349,33 @@ def middle(plan):
     return np.median([(a.step_seconds, a.transfer_seconds) for a in plan.assignments], axis=0)
 
 
-def trained(state, steps):
-    """A state after so many steps of every client of a round."""
-    counters = (steps * len(MIXED),) * len(state.memory.counters)
-    return replace(state, round=5, memory=replace(state.memory, counters=counters))
+def test_by_default_rounds_are_as_long_as_costs_little_progress_a_second(world):
+    def progress(tau):
+        return tau / (1 + tau / half) / (tau * mu + nu)
 
-
-def test_rounds_begin_short_and_become_as_long_as_costs_little_progress(world):
-    strategy = by_default(world, one_pass=20.0)
-    plans = [strategy.assign(trained(strategy.begin(0), steps), MIXED) for steps in (0, 100, 10_000)]
-    mu, nu = middle(plans[0])
-    best, longest = (thrifty_steps(mu, nu, half=20.0 / 0.1, thrift=share) for share in (0.0, 0.15))
-    assert {plan.facts["rule"] for plan in plans} == {"thrifty"}
-    # the most progress a second; then a share of the steps so far; then all that costs little
-    assert [plan.facts["tau_star"] for plan in plans] == pytest.approx([best, 35.0, longest])
-    assert best == pytest.approx(np.sqrt(20.0 / 0.1 * nu / mu), rel=1e-4)
-    assert best < 35.0 < longest
+    strategy = by_default(world, one_pass=8.0)
+    plan = strategy.assign(strategy.begin(0), MIXED)
+    (mu, nu), half = middle(plan), 8.0 / 0.1
+    best = np.sqrt(half * nu / mu)
+    assert plan.facts["rule"] == "thrifty"
+    assert plan.facts["tau_star"] > best
+    assert progress(plan.facts["tau_star"]) == pytest.approx(0.85 * progress(best))
+    assert len({a.tau for a in plan.assignments}) > 1  # in the first round already
+    for a in plan.assignments:
+        assert plan.facts["deadline"] - a.step_seconds < a.seconds <= plan.facts["deadline"] * (1 + 1e-6)
+    assert strategy.duties(2).probes == 0
+    assert strategy.reveals() is None
+    hasty = by_default(world, one_pass=8.0, thrift=0.0)
+    assert hasty.assign(hasty.begin(0), MIXED).facts["tau_star"] == pytest.approx(best, rel=1e-4)
 
 
 def test_fewer_examples_and_greater_steps_make_for_shorter_rounds(world):
-    def longest(**ground):
+    def aimed(**ground):
         strategy = by_default(world, **ground)
-        return strategy.assign(trained(strategy.begin(0), 10_000), MIXED).facts["tau_star"]
+        return strategy.assign(strategy.begin(0), MIXED).facts["tau_star"]
 
-    assert longest(one_pass=5.0) < longest(one_pass=20.0) < longest() == longest(one_pass=25.0)
-    assert longest() < longest(one_pass=40.0) == longest(one_pass=1000.0)
-    assert longest(one_pass=20.0, stride=4.0) == pytest.approx(longest(one_pass=5.0))
+    assert aimed(one_pass=3.0) < aimed(one_pass=10.0) < aimed(one_pass=12.0) == aimed(one_pass=1e9) == aimed()
+    assert aimed(one_pass=12.0, stride=4.0) == pytest.approx(aimed(one_pass=3.0))
 
 
 def test_the_steps_can_be_those_that_bring_the_most_progress_a_second(world):
@@ -383,11 +384,6 @@ def test_the_steps_can_be_those_that_bring_the_most_progress_a_second(world):
     mu, nu = middle(plan)
     assert plan.facts["rule"] == "progress"
     assert plan.facts["tau_star"] == pytest.approx(np.sqrt(30 / 0.1 * nu / mu))
-    assert len({a.tau for a in plan.assignments}) > 1  # in the first round already
-    for a in plan.assignments:
-        assert plan.facts["deadline"] - a.step_seconds < a.seconds <= plan.facts["deadline"] * (1 + 1e-6)
-    assert strategy.duties(2).probes == 0
-    assert strategy.reveals() is None
 
 
 def test_where_whole_steps_would_make_clients_wait_the_round_becomes_a_little_shorter_or_longer(world):
@@ -430,7 +426,7 @@ def test_a_client_whose_link_leaves_it_no_time_gets_a_narrower_slice(world):
     clients = replace(cohort([4e8] * 4), upload=uploads)
     blind = by_default(world, useful=0.0)
     assert [a.selection.width for a in blind.assign(blind.begin(0), clients).assignments] == [3, 3, 3, 3]
-    seeing = by_default(world, one_pass=30.0)
+    seeing = by_default(world, pace="progress")
     plan = seeing.assign(seeing.begin(0), clients)
     assert [a.selection.width for a in plan.assignments] == [3, 3, 3, 2]
     assert all(a.tau >= plan.facts["tau_star"] / 4 for a in plan.assignments)

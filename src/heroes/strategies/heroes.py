@@ -38,8 +38,7 @@ from heroes.slices.blocks import add_steps, choose_blocks
 from heroes.slices.cuts import Part, cut_out, scaled
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
-_USUAL_PASS = 25.0  # steps of a pass over a client's examples, where nobody knows how many it has
-_LONGEST_PASS = 40.0  # of one that counts: with more examples clients still drift, as their data differ
+_LONGEST_PASS = 12.0  # steps over a client's examples: with more of those it still drifts, as data differ
 _UNREACHABLE = (
     "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
     "decide"
@@ -80,10 +79,6 @@ class Heroes(Strategy):
     thrift: Annotated[float, Field(ge=0, le=0.5)] = 0.15
     """with pace = thrifty: the share of the progress a second that is given up for longer rounds, which send
     less for the same model
-    """
-    growth: Positive = 0.35
-    """with pace = thrifty: such a longer round has at most this share of the steps so far, so that a model
-    that is learned in a few rounds is not held up
     """
     drift: Positive = 30.0
     """with pace = progress: a client's steps count half once their number times the learning rate (of SGD; 30
@@ -272,27 +267,26 @@ class Heroes(Strategy):
         limits = self.limits
         if self.deadline == "mean":
             middle = np.median if self._by_progress else np.mean  # one slow link sets nobody's pace
-            chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)), len(load.mu))
+            chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)))
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
             return chosen, Deadline(calmest(load.mu, load.nu, seconds, limits, self.patience))
-        clients = len(load.mu)
-        paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]), clients)] * clients
+        paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
         if paces[0].rule in ("time", "thrifty", "progress"):  # else the pace does not depend on the client
             paces = [
-                self._pace(state, eta, mu, nu, clients)
+                self._pace(state, eta, mu, nu)
                 for mu, nu in zip(load.mu.tolist(), load.nu.tolist(), strict=True)
             ]
         deadline = fastest_deadline(load.mu, load.nu, paces)
         assert deadline.setter is not None
         return paces[deadline.setter], deadline
 
-    def _pace(self, state: State, eta: float, mu: float, nu: float, clients: int) -> Pace:
+    def _pace(self, state: State, eta: float, mu: float, nu: float) -> Pace:
         if not self._estimates:
             wished = float(self.tau_first)
             if self.pace == "progress":
                 wished = self._worthwhile(mu, nu, eta)
             elif self.pace == "thrifty":
-                wished = self._thrifty(mu, nu, eta, max(state.memory.counters) / clients)
+                wished = self._thrifty(mu, nu, eta)
             left = max(1, self.ground.rounds - state.round)
             return Pace(self.limits.clamp(wished), left, self.pace, None)
         budget = self.ground.time_budget
@@ -315,19 +309,14 @@ class Heroes(Strategy):
         one_pass = self.ground.one_pass
         return steps if one_pass is None else min(steps, self.passes * one_pass)
 
-    def _thrifty(self, mu: float, nu: float, eta: float, so_far: float) -> float:
-        """The steps that bring the most progress a second, and as training goes on more, up to the most that
-        cost little of it.
+    def _thrifty(self, mu: float, nu: float, eta: float) -> float:
+        """The most steps that cost little progress a second.
 
         Steps count half when they have gone over a client's examples 1 / eta times: the fewer it has, and the
         greater the steps, the sooner it is far from the others.
         """
-        one_pass = min(self.ground.one_pass or _USUAL_PASS, _LONGEST_PASS)
-        best, most = (
-            thrifty_steps(mu, nu, one_pass / (eta * self.ground.stride), thrift)
-            for thrift in (0.0, self.thrift)
-        )
-        return min(most, max(best, self.growth * so_far))
+        one_pass = _LONGEST_PASS if self.ground.one_pass is None else min(self.ground.one_pass, _LONGEST_PASS)
+        return thrifty_steps(mu, nu, one_pass / (eta * self.ground.stride), self.thrift)
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""
