@@ -333,8 +333,8 @@ class EvaluationConfig(Section):
     new model, where somebody trained; 0 is the global model itself
     """
     lookback: Share = 1.0
-    """how old that average may be in the mean, as a share of the rounds so far: 0.1 keeps a short run from being
-    tested on models of long ago; 1 leaves it to average alone
+    """how old that average may be in the mean, as a share of the rounds so far: 0.1 keeps a run of few rounds
+    from being tested on models of long ago; 1 leaves it to average alone
     """
 
 

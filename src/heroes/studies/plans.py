@@ -153,7 +153,7 @@ def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
         strategy = str(settings.get("strategy", registry.DEFAULT))
         try:
             of_all, of_variant = (
-                _understood(strategy, given) for given in (plan.settings, plan.variants[variant])
+                meant_for(strategy, given) for given in (plan.settings, plan.variants[variant])
             )
             every = {**of_all, **of_variant, **_literal(strategy, settings), **settings}
             chosen = {name: value for name, value in every.items() if name not in ("strategy", "literal")}
@@ -163,7 +163,7 @@ def rows(plan: Plan, variant: str = "") -> Iterator[Row]:
             raise ConfigError(f"study {plan.name!r}, run {label!r}: {error}") from None
 
 
-def _understood(strategy: str, given: Settings) -> dict[str, Scalar]:
+def meant_for(strategy: str, given: Settings) -> dict[str, Scalar]:
     """What settings mean for one strategy: without the keys of others, with what it alone gets."""
     others = {key for name in registry.BUILT_IN for key in registry.find(name).model_fields}
     foreign = {f"strategy.{key}" for key in others - registry.find(strategy).model_fields.keys()}

@@ -13,7 +13,7 @@ from heroes.settings.tuned_files import shipped
 from heroes.strategies.registry import DEFAULT, PAPER
 from heroes.studies.figures import Chapter
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid, less_traffic
+from heroes.studies.telling.markdown import apart, grid, less_traffic
 from heroes.studies.telling.pictures import common_target, drawings
 from heroes.studies.telling.trust import seeds_of
 from heroes.tuning.grids import label
@@ -127,7 +127,7 @@ def field(evidence: Evidence) -> Iterator[str]:
         there, of = evidence.count(name)
         plan = chapter.plan
         about = f"**{plan.experiment}**, {plan.budget:,.0f} virtual seconds, {seeds_of(plan.seeds)}"
-        yield from (f"{about} (`heroes reproduce {name}`):", "")
+        yield from (f"{about} (`heroes reproduce {name}`):", "", *apart(plan), "")
         if there < of:
             yield from (f"{there} of {of} runs are there.", "")
         if chapter.found is not None:

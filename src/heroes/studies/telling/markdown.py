@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from heroes.errors import RunFolderError
 from heroes.report.tables import Table
+from heroes.studies.plans import Plan
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -43,6 +44,14 @@ def table(shown: Table, title: bool = True) -> list[str]:
     head = [f"**{shown.title}**", ""] if title else []
     note = ["", f"*{shown.note}*"] if shown.note else []
     return [*head, *grid(shown.header, shown.rows), *note, ""]
+
+
+def apart(plan: Plan) -> Iterator[str]:
+    """What a study gives single strategies in all rows."""
+    for name, own in plan.settings.items():
+        if isinstance(own, dict):
+            told = ", ".join(f"`{key} = {value}`" for key, value in own.items())
+            yield f"If a row says nothing else, `{name}` has {told} here, whatever its defaults are now."
 
 
 def page(lines: Sequence[str]) -> str:

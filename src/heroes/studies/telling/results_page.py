@@ -11,7 +11,7 @@ from heroes.studies.figures import Chapter
 from heroes.studies.telling import ablation, motivation, trust
 from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import grid, page, percent, table
+from heroes.studies.telling.markdown import apart, grid, page, percent, table
 from heroes.studies.telling.pictures import Drawing, drawings
 
 TITLES = {
@@ -63,7 +63,8 @@ def _missing(evidence: Evidence) -> Iterator[str]:
 
 def _section(name: str, evidence: Evidence, drawn: Sequence[Drawing]) -> Iterator[str]:
     of_plan = evidence.figures[name]
-    yield from (of_plan[0].plan.about, "", trust.how(name, evidence), "")
+    plan = of_plan[0].plan
+    yield from (plan.about, "", trust.how(name, evidence), "", *apart(plan), "")
     yield from point_by_point(name, of_plan)
     if not evidence.runs(name):
         return

@@ -8,10 +8,10 @@ from typing import Any
 from heroes.settings.config import flat
 from heroes.settings.recipes import recipe
 from heroes.strategies.registry import DEFAULT
-from heroes.studies.plans import Plan
+from heroes.studies.plans import Plan, meant_for
 from heroes.studies.tables import Outcome, table
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.markdown import page
+from heroes.studies.telling.markdown import apart, page
 from heroes.studies.telling.markdown import table as shown_table
 
 _ABOUT = """\
@@ -28,7 +28,17 @@ def study_page(evidence: Evidence) -> str:
     """The text of the page."""
     lines = ["# What the studies came to", "", *_ABOUT.splitlines()]
     for plan, by_variant in evidence.studies:
-        lines += ["", f"## {plan.name}", "", plan.about, "", f"`heroes study {plan.name}`", ""]
+        lines += [
+            "",
+            f"## {plan.name}",
+            "",
+            plan.about,
+            "",
+            f"`heroes study {plan.name}`",
+            "",
+            *apart(plan),
+            "",
+        ]
         lines += [line for variant, rows in by_variant.items() for line in _table(plan, rows, variant)]
         lines += [*_defaults(plan), "", *([plan.lesson] if plan.lesson else [])]
     return page(lines)
@@ -54,14 +64,18 @@ def _defaults(plan: Plan) -> Iterator[str]:
 
 
 def _tried(plan: Plan) -> list[str]:
-    """The settings that rows of the default strategy change."""
+    """The settings that the study gives the default strategy, in all rows or in some."""
     rows = [row for row in plan.table.values() if row.get("strategy", DEFAULT) == DEFAULT]
-    return list(dict.fromkeys(key for row in rows for key in row if key != "strategy"))
+    if not rows:
+        return []
+    own = plan.settings.get(DEFAULT, {})
+    assert isinstance(own, dict)
+    return list(dict.fromkeys(key for given in (*rows, own) for key in given if key != "strategy"))
 
 
 def _settings(plan: Plan, label: str, keys: Sequence[str]) -> Mapping[str, Any]:
     """What these settings are in a row."""
-    given = {**plan.settings, **plan.table[label]}
+    given = {**meant_for(DEFAULT, plan.settings), **plan.table[label]}
     return {key: _plain(given[key]) if key in given else _default(plan, key) for key in keys}
 
 
