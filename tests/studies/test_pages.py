@@ -23,7 +23,7 @@ from heroes.studies.telling import ablation, motivation
 from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence
 from heroes.studies.telling.front import field, lead
-from heroes.studies.telling.markdown import marks, put_in
+from heroes.studies.telling.markdown import apart, marks, put_in
 from heroes.studies.telling.paper import Point, paper
 from heroes.studies.telling.pictures import KINDS, drawings, drawn_from, together, write_drawings
 from heroes.studies.telling.results_page import results_page
@@ -48,6 +48,21 @@ def test_the_pages_of_this_repository_are_what_its_results_give() -> None:
     assert not old, f"say `make results`: the pictures {old} are not drawn from what is in results/"
     shown = set(re.findall(r"\(pictures/([\w-]+)\.png\)", (ROOT / "docs/results.md").read_text()))
     assert shown <= {each.name for each in drawings(evidence)}
+
+
+def test_pages_say_what_single_strategies_have_in_all_rows() -> None:
+    plan = plans.Plan(
+        about="which?",
+        experiment="digits",
+        settings={"seed": 7, "flanc": {"strategy.tau": 3, "exchange.up_bits": 8}},
+        runs={"ours": {}},
+    )
+    (told,) = apart(plan)
+    assert told.startswith("If a row says nothing else, `flanc` has `strategy.tau = 3`, `exchange.up_bits = 8`")
+    figures = [path.stem for path in plans.FIGURES.glob("*.toml")]
+    assert figures
+    for name in figures:  # what is kept from earlier defaults binds nobody who makes all runs anew
+        assert not list(apart(plan_of(name, "full")))
 
 
 @pytest.fixture
