@@ -58,7 +58,7 @@ def test_pages_say_what_single_strategies_have_in_all_rows() -> None:
         runs={"ours": {}},
     )
     (told,) = apart(plan)
-    assert told.startswith("If a row says nothing else, `flanc` has `strategy.tau = 3`, `exchange.up_bits = 8`")
+    assert "`flanc` has `strategy.tau = 3`, `exchange.up_bits = 8` here" in told
     figures = [path.stem for path in plans.FIGURES.glob("*.toml")]
     assert figures
     for name in figures:  # what is kept from earlier defaults binds nobody who makes all runs anew
