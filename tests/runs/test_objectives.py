@@ -97,7 +97,7 @@ def test_regression_learns_and_gives_the_same_bits_in_processes(diabetes):
     assert last.scores["worst"] == pytest.approx(float(errors.abs().max()), rel=1e-5)
     assert last.scores["bias"] == pytest.approx(float(errors.mean()), abs=1e-6)
     assert last.test_loss == pytest.approx(last.scores["rmse"] ** 2, rel=1e-6)
-    assert last.scores["rmse"] < 0.85 < run.records[0].scores["rmse"]  # saying the mean has an error of 1
+    assert last.scores["rmse"] < 0.78 < run.records[0].scores["rmse"]  # saying the mean has an error of 1
     assert last.scores_by_width.keys() == {1, 2}
     assert last.scores_by_width[2] == last.scores
     processes = changes | {"engine.name": "processes", "engine.workers": 2}

@@ -410,9 +410,10 @@ def test_the_pace_follows_links_and_the_learning_rate_by_their_roots(world):
 
 
 def test_nobody_goes_over_its_examples_more_often_than_it_should(world):
-    strategy = by_default(world, pace="progress", one_pass=2.0)
-    plan = strategy.assign(strategy.begin(0), MIXED)
-    assert plan.facts["tau_star"] == pytest.approx(5 * 2.0)
+    slow = replace(MIXED, upload=MIXED.upload / 1000)  # so that many steps would be worth it
+    for pace, most in (("progress", 5), ("thrifty", 10)):
+        strategy = by_default(world, pace=pace, one_pass=2.0, useful=0.0)
+        assert strategy.assign(strategy.begin(0), slow).facts["tau_star"] == pytest.approx(most * 2.0)
 
 
 def test_adamw_goes_further_for_its_rate(world):

@@ -7,6 +7,7 @@ least trained blocks are given out, and the steps follow from a convergence boun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal, Self
@@ -39,6 +40,7 @@ from heroes.slices.cuts import Part, cut_out, scaled
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
 _LONGEST_PASS = 12.0  # steps over a client's examples: with more of those it still drifts, as data differ
+_MOST_PASSES = 10.0  # with tiny models steps cost nothing, and more would only fit each client's own examples
 _UNREACHABLE = (
     "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
     "decide"
@@ -310,13 +312,14 @@ class Heroes(Strategy):
         return steps if one_pass is None else min(steps, self.passes * one_pass)
 
     def _thrifty(self, mu: float, nu: float, eta: float) -> float:
-        """The most steps that cost little progress a second.
+        """The most steps that cost little progress a second, within ten passes over a client's examples.
 
         Steps count half when they have gone over a client's examples 1 / eta times: the fewer it has, and the
         greater the steps, the sooner it is far from the others.
         """
-        one_pass = _LONGEST_PASS if self.ground.one_pass is None else min(self.ground.one_pass, _LONGEST_PASS)
-        return thrifty_steps(mu, nu, one_pass / (eta * self.ground.stride), self.thrift)
+        one_pass = math.inf if self.ground.one_pass is None else self.ground.one_pass
+        half = min(one_pass, _LONGEST_PASS) / (eta * self.ground.stride)
+        return min(thrifty_steps(mu, nu, half, self.thrift), _MOST_PASSES * one_pass)
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""
