@@ -20,6 +20,7 @@ from heroes.server.optimisers import Adam, Momentum, Yogi
 from heroes.server.privacy import Privacy
 from heroes.server.sampling import SAMPLERS, fitting
 from heroes.settings.config import Config
+from heroes.settings.world_sections import FaultsConfig
 from heroes.slices.feedback import Feedback
 from heroes.strategies.base import Ground, Strategy
 
@@ -54,6 +55,13 @@ def ground(config: Config, family: Family, costs: Costs, examples: float | None 
         one_pass=None if examples is None else max(1.0, examples / t.batch_size),
         stride=1.0 if t.optimiser == "sgd" else _ADAPTIVE_STRIDE,
     )
+
+
+def faults(config: Config) -> Faults | None:
+    """What goes wrong with clients, if anything is to."""
+    if config.faults == FaultsConfig():
+        return None
+    return Faults(config.seed, config.federation.clients, **config.faults.model_dump())
 
 
 def availability(faults: Faults | None, engine: Engine) -> Availability:

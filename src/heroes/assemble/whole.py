@@ -35,7 +35,6 @@ from heroes.fleet import Faults, Fleet, Foreseen, MeasuredFleet, Today, VirtualC
 from heroes.messages import Assignment
 from heroes.planning.loads import Costs
 from heroes.settings.config import Config
-from heroes.settings.world_sections import FaultsConfig
 from heroes.strategies.base import Strategy
 from heroes.transport.engines.faulty import FaultyEngine
 from heroes.transport.opening import Opener, Parts, Prepare, room
@@ -73,10 +72,7 @@ def assembled(
     if len(strategy.widths) > 1:
         remark(trainer.family, data.train, progress)
     chooser = parts_of_server.sampler(config, own)
-    troubled = config.faults != FaultsConfig()
-    faults = (
-        Faults(config.seed, config.federation.clients, **config.faults.model_dump()) if troubled else None
-    )
+    faults = parts_of_server.faults(config)
     server = config.server
     parts = engine_parts(config, own, trainer, data, strategy, costs)
     clock, fleet = clock_and_devices(config, drawn, faults, parts.cost)
