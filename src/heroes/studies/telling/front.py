@@ -95,7 +95,8 @@ def _measures(found: Comparison, groups: Sequence[Group]) -> Iterator[tuple[str,
 
 def _cell(found: Comparison, group: Group, what: str, at: float | None, unit: str, places: int = 0) -> str:
     spread = found.find(group.label, what, at) or Spread(())
-    return spread.text(lambda value: f"{value:,.{places}f}", unit=unit)
+    shown = max(places, int((spread.mean or 10) < 10))  # 6 ± 0 MB would say too little
+    return spread.text(lambda value: f"{value:,.{shown}f}", unit=unit)
 
 
 def _ratios(found: Comparison) -> Iterator[str]:
