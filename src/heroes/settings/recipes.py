@@ -75,7 +75,6 @@ def shakespeare(*, rounds: int | None = None, seed: int = 0, strategy: Chosen | 
         "training.clip": 1.0,
         "exchange.up_bits": 8,  # in 32 bits wide slices on slow links had no time to train at all
         "exchange.down_bits": 8,
-        "evaluation.every": 2,
         "evaluation.sample": 2000,
     }
     return _experiment("shakespeare", settings, rounds, seed, strategy)
