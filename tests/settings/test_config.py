@@ -127,7 +127,7 @@ WRONG = {
     "strategy.threshold": [0, "x"],
     "strategy.any_width": [-0.1, 1.5, "x"],
     "exchange.up_bits": [3, "8", 64],
-    "exchange.down_bits": [4, "x"],
+    "exchange.down_bits": [2, "x"],
     "exchange.error_feedback": ["yes"],
     "exchange.sparsity": [-0.1, 1, "x"],
     "fleet.name": [7],

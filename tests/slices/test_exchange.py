@@ -32,12 +32,12 @@ ARRAYS = hnp.arrays(np.float32, SHAPES, elements=FLOATS)
 GENERATORS = st.one_of(st.none(), st.integers(0, 2**32).map(np.random.default_rng))
 
 
-def table(values):
+def table(values, bits):
     """The rows as the module promises them, written down a second time."""
     if values.size == 0:
         return values.reshape(0, 0)
     rows = values.reshape(1, -1) if values.ndim < 2 else values.reshape(values.shape[0], -1)
-    return rows if rows.shape[1] >= 8 else rows.reshape(1, -1)
+    return rows if rows.shape[1] >= (8 if bits >= 8 else 24) else rows.reshape(1, -1)
 
 
 def rounded(values, bits, rng=None):
@@ -53,6 +53,13 @@ def test_four_bits_share_a_byte_the_first_in_the_low_half():
     assert packed.scales.tolist() == [7.0]
     assert (packed.shape, packed.bits, packed.nbytes) == ((5,), 4, 7)
     assert decode(packed).tolist() == [7.0, -7.0, 1.0, -1.0, 3.0]
+
+
+def test_four_values_of_six_bits_fill_three_bytes_and_a_rest_takes_as_few_as_it_can():
+    packed = encode(torch.tensor([31.0, -31.0, 1.0, -1.0, 3.0]), 6)
+    assert int.from_bytes(packed.payload[:3].tobytes(), "little") == 0b111111_000001_100001_011111
+    assert packed.payload[3:].tolist() == [3]
+    assert decode(packed).tolist() == [31.0, -31.0, 1.0, -1.0, 3.0]
 
 
 def test_two_bits_are_minus_one_zero_and_one_four_to_a_byte():
@@ -73,20 +80,23 @@ def test_eight_and_sixteen_bits_are_little_endian_integers():
 
 
 def test_every_row_has_its_own_scale_and_short_rows_share_one():
-    rows = torch.stack([torch.full((2, 4), 1e-3), torch.full((2, 4), -5.0)])
-    assert encode(rows, 4).scales.tolist() == pytest.approx([1e-3, 5.0])
-    assert encode(rows[:, :, :2], 4).scales.tolist() == [5.0]
+    rows = torch.stack([torch.full((2, 12), 1e-3), torch.full((2, 12), -5.0)])
+    assert encode(rows, 4).scales.tolist() == encode(rows, 8).scales.tolist() == pytest.approx([1e-3, 5.0])
+    assert encode(rows[:, :, :11], 6).scales.tolist() == [5.0]
+    assert encode(rows[:, :, :4], 8).scales.tolist() == pytest.approx([1e-3, 5.0])
+    assert encode(rows[:, :, :3], 8).scales.tolist() == [5.0]
     assert encode(torch.arange(9.0), 4).scales.tolist() == [8.0]
     assert encode(torch.tensor(-2.0), 4).scales.tolist() == [2.0]
     assert encode(torch.zeros(0, 9), 4).nbytes == encode(torch.zeros(9, 0), 4).nbytes == 0
 
 
 def test_sizes_by_hand():
-    shapes = [(10, 16), (3, 5), (7,), ()]  # 10 rows, then one each: 183 values
+    shapes = [(10, 16), (3, 5), (7,), ()]  # 10 rows, or one in few bits, then one each: 183 values
     assert tensors_bytes(shapes, 32) == 4 * 183
     assert tensors_bytes(shapes, 8) == 183 + 4 * 13
-    assert tensors_bytes(shapes, 4) == 80 + 8 + 4 + 1 + 4 * 13
-    assert tensors_bytes(shapes, 2) == 40 + 4 + 2 + 1 + 4 * 13
+    assert tensors_bytes(shapes, 6) == 120 + 12 + 6 + 1 + 4 * 4
+    assert tensors_bytes(shapes, 4) == 80 + 8 + 4 + 1 + 4 * 4
+    assert tensors_bytes(shapes, 2) == 40 + 4 + 2 + 1 + 4 * 4
 
 
 def test_any_float_type_layout_and_gradient_is_taken():
@@ -111,16 +121,16 @@ def test_the_error_is_at_most_one_step_and_half_of_one_to_nearest(values, bits, 
     after = rounded(values, bits, rng)
     assert (after.dtype, after.shape) == (np.float32, values.shape)
     assert np.isfinite(after).all()
-    scales = np.abs(table(values)).max(axis=1, initial=0.0)[:, None].astype(np.float64)
+    scales = np.abs(table(values, bits)).max(axis=1, initial=0.0)[:, None].astype(np.float64)
     precision = 2.0**-24 * scales + 1e-45  # of float32, which the result is in
     allowed = scales / LEVELS[bits] * (0.5 if rng is None else 1.0) + precision
-    error = np.abs(table(after).astype(np.float64) - table(values).astype(np.float64))
+    error = np.abs(table(after, bits).astype(np.float64) - table(values, bits).astype(np.float64))
     assert (error <= allowed).all()
 
 
 @given(ARRAYS, st.sampled_from(FEW), GENERATORS)
 def test_zeros_and_the_largest_of_a_row_come_back_exactly_and_signs_never_turn(values, bits, rng):
-    before, after = table(values), table(rounded(values, bits, rng))
+    before, after = table(values, bits), table(rounded(values, bits, rng), bits)
     assert (after[before == 0] == 0).all()
     largest = np.abs(before) == np.abs(before).max(axis=1, initial=0.0)[:, None]
     assert (after[largest] == before[largest]).all()
@@ -148,7 +158,7 @@ def test_huge_tiny_and_denormal_rows_stay_in_proportion(bits, size):
 def test_rounding_to_nearest_what_was_rounded_changes_nothing(values, bits):
     once = rounded(values, bits)
     twice = encode(torch.from_numpy(once), bits)
-    scales = np.abs(table(values)).max(axis=1, initial=0.0)
+    scales = np.abs(table(values, bits)).max(axis=1, initial=0.0)
     if (scales > 1e-30).all():  # among denormals float32 itself has coarser steps
         assert twice.payload.tolist() == encode(torch.from_numpy(values), bits).payload.tolist()
         # so what was rounded may be packed for the wire again
@@ -263,7 +273,7 @@ def test_unknown_bits_are_refused(bits):
         lambda: tensors_bytes([(3,)], bits),
         lambda: Packed(np.zeros(3, np.uint8), np.ones(1, np.float32), (3,), bits),
     ):
-        with pytest.raises(ExchangeError, match="32, 16, 8, 4, 2"):
+        with pytest.raises(ExchangeError, match="32, 16, 8, 6, 4, 2"):
             attempt()
 
 
@@ -299,6 +309,8 @@ def test_a_malformed_packed_tensor_is_refused(payload, scales, shape, bits, says
         ([0b10], 2, 1),
         ([0x10], 4, 1),
         ([0b01_00_00_00], 2, 3),
+        ([0b0100_0000], 6, 1),
+        ([0b0010_0000], 6, 1),
     ],
 )
 def test_codes_and_padding_that_are_never_sent_are_refused(payload, bits, count):

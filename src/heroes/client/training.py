@@ -23,7 +23,7 @@ from heroes.errors import ExchangeError, said
 from heroes.messages import Assignment, Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
 from heroes.slices.cuts import cut_out
-from heroes.slices.exchange import UP_BITS
+from heroes.slices.exchange import UP_BITS, halved
 from heroes.slices.uploads import Upload, pack_update, pack_with_feedback, unpack_update
 
 
@@ -147,7 +147,7 @@ class Trainer:
         batch = examples.batch(indices, self.device)
         seed = seeds.number(task.seed, "upload")
         told = {"loss_before": self._loss_of(task, batch, task.tensors)}
-        for name, few in (("loss_sent", bits), ("loss_coarser", UP_BITS[UP_BITS.index(bits) + 1])):
+        for name, few in (("loss_sent", bits), ("loss_coarser", halved(bits))):
             packed = pack_update(trained, task.tensors, few, seed, kept)
             told[name] = self._loss_of(task, batch, unpack_update(packed, task.tensors))
         return told

@@ -240,10 +240,10 @@ class ObjectiveConfig(Section):
 class ExchangeConfig(Section):
     """How tensors travel, for any strategy."""
 
-    up_bits: Literal[32, 16, 8, 4, 2] = 32
+    up_bits: Literal[32, 16, 8, 6, 4, 2] = 32
     """bits of a value on its way up; below 32 differences travel, rounded at random so that the mean is right
     """
-    down_bits: Literal[32, 16, 8] = 32
+    down_bits: Literal[32, 16, 8, 6, 4] = 32
     """bits of a value on its way down, rounded to nearest"""
     error_feedback: bool = False
     """whether a client adds what rounding and sparsity left out to what it sends next, rounded to nearest"""

@@ -2,21 +2,21 @@
 
 Stands between the cut and the wire. A tensor is seen as rows (first axis by the rest), every row has one
 float32 scale, its largest magnitude, and every value is an integer from -levels to levels times scale /
-levels:
+levels; a tensor whose rows have fewer than 8 values, or than 24 below 8 bits, is seen as one row:
 
-    bits    32         16      8     4   2
-    levels  unchanged  32767   127   7   1 (so -1, 0 and 1: symmetric, with an exact zero; one code is unused)
+    bits    32         16      8     6    4   2
+    levels  unchanged  32767   127   31   7   1 (so -1, 0, 1: symmetric, zero is exact; one code is unused)
 
-Downloads (32, 16 or 8 bits, of the values) round to nearest. Uploads (32, 16, 8, 4 or 2 bits, of the
-differences) round up or down at random so that the mean is right, from the client's seed. Names, shapes and
-bits are known to both sides from the plan, so only integers and scales count as bytes. 16 bits are scaled
+Downloads (of the values; not in 2 bits) round to nearest. Uploads (of the differences) round up or down at
+random so that the mean is right, from the client's seed. Names, shapes and bits are known to both sides from
+the plan, so only integers and scales count as bytes. 16 bits are scaled
 integers and not floats: on bell-shaped rows they are six or more times as accurate as float16 and fifty as
 bfloat16 (only on long rows with wild outliers float16 is better, twice), and they fit rows of 1e30 and of
 1e-30, where float16 gives infinity and zero.
 
 >>> import torch
 >>> packed = encode(torch.tensor([[7.0, -3.0, 0.4], [0.0, 0.0, 0.0]]), bits=4)
->>> packed.nbytes, decode(packed).tolist()  # fewer than 8 values in a row: the tensor is one row
+>>> packed.nbytes, decode(packed).tolist()  # so few values in a row: the tensor is one row
 (7, [[7.0, -3.0, 0.0], [0.0, 0.0, 0.0]])
 """
 
@@ -35,9 +35,9 @@ from heroes import seeds
 from heroes.errors import ExchangeError
 from heroes.messages import Tensors
 
-LEVELS = {16: 32767, 8: 127, 4: 7, 2: 1}
-UP_BITS = (32, 16, 8, 4, 2)
-SHORTEST_ROW = 8  # values; below it the scale outweighs the row, and the tensor is one row
+LEVELS = {16: 32767, 8: 127, 6: 31, 4: 7, 2: 1}
+UP_BITS = (32, 16, 8, 6, 4, 2)
+SHORTEST_ROWS = {16: 8, 8: 8, 6: 24, 4: 24, 2: 24}  # values: shorter ones' scales weigh too much
 
 Bytes = npt.NDArray[np.uint8]
 Singles = npt.NDArray[np.float32]
@@ -58,7 +58,7 @@ class Packed:
         _check_bits(self.bits)
         if any(size < 0 for size in self.shape):
             raise ExchangeError(f"a packed tensor cannot have shape {self.shape}")
-        rows = 0 if self.bits == 32 else _table(self.shape)[0]
+        rows = 0 if self.bits == 32 else _table(self.shape, self.bits)[0]
         _check_array("payload", self.payload, np.uint8, -(-math.prod(self.shape) * self.bits // 8))
         _check_array("scales", self.scales, np.float32, rows)
         if not bool((np.isfinite(self.scales) & (self.scales >= 0)).all()):
@@ -77,7 +77,7 @@ class Packed:
     def parted(cls, data: bytes, shape: tuple[int, ...], bits: int) -> Packed:
         """What `joined` made one piece of; ExchangeError where it cannot be that."""
         _check_bits(bits)
-        scales = 0 if bits == 32 or any(size < 0 for size in shape) else 4 * _table(shape)[0]
+        scales = 0 if bits == 32 or any(size < 0 for size in shape) else 4 * _table(shape, bits)[0]
         if len(data) < scales:
             raise ExchangeError(f"a packed tensor of shape {shape} needs more than {len(data)} bytes")
         return cls(
@@ -99,7 +99,7 @@ def encode(tensor: Tensor, bits: int, rng: Rounding = None) -> Packed:
         raise ExchangeError("a value is not finite in 32 bits and cannot be packed")
     if bits == 32:
         return Packed(values.astype("<f4").reshape(-1).view(np.uint8), np.zeros(0, np.float32), shape, bits)
-    table = values.reshape(_table(shape))
+    table = values.reshape(_table(shape, bits))
     scales: Singles = np.abs(table).max(axis=1, initial=0.0)
     # in double, where no float32 over- or underflows
     divisors = np.where(scales > 0, scales, 1.0).astype(np.float64)
@@ -122,7 +122,7 @@ def decode(packed: Packed) -> Tensor:
             raise ExchangeError("a packed tensor has a value that is not finite")
         return torch.from_numpy(values.reshape(packed.shape))
     codes = _unpack(packed.payload, math.prod(packed.shape), packed.bits)
-    table = codes.reshape(_table(packed.shape)).astype(np.float64)
+    table = codes.reshape(_table(packed.shape, packed.bits)).astype(np.float64)
     table /= LEVELS[packed.bits]
     table *= packed.scales[:, None]
     return torch.from_numpy(table.astype(np.float32).reshape(packed.shape))
@@ -131,13 +131,22 @@ def decode(packed: Packed) -> Tensor:
 def tensors_bytes(shapes: Iterable[tuple[int, ...]], bits: int) -> int:
     """Bytes on the wire of tensors of these shapes.
 
-    >>> tensors_bytes([(3, 10), (5,)], bits=4)  # 15 + 3 bytes of integers, 3 + 1 scales
-    34
+    >>> tensors_bytes([(3, 30), (5,)], bits=4)  # 45 + 3 bytes of integers, 3 + 1 scales
+    64
     """
     _check_bits(bits)
-    return sum(
-        -(-math.prod(shape) * bits // 8) + (0 if bits == 32 else 4 * _table(shape)[0]) for shape in shapes
-    )
+    if bits == 32:
+        return sum(4 * math.prod(shape) for shape in shapes)
+    return sum(-(-math.prod(shape) * bits // 8) + 4 * _table(shape, bits)[0] for shape in shapes)
+
+
+def halved(bits: int) -> int:
+    """The most bits that are at most half of these.
+
+    >>> halved(32), halved(8), halved(6)
+    (16, 4, 2)
+    """
+    return max(fewer for fewer in UP_BITS if 2 * fewer <= bits)
 
 
 def pack_tensors(tensors: Tensors, bits: int, seed: int | None = None) -> dict[str, Packed]:
@@ -158,24 +167,26 @@ def unpack_tensors(packed: Mapping[str, Packed]) -> dict[str, Tensor]:
     return {name: decode(piece) for name, piece in packed.items()}
 
 
-def _table(shape: tuple[int, ...]) -> tuple[int, int]:
+def _table(shape: tuple[int, ...], bits: int) -> tuple[int, int]:
     """Rows and values per row; scalars, vectors and tensors of very short rows are one row."""
     count = math.prod(shape)
     if count == 0:
         return 0, 0
     length = count // shape[0] if len(shape) > 1 else count
-    return (count // length, length) if length >= SHORTEST_ROW else (1, count)
+    return (count // length, length) if length >= SHORTEST_ROWS[bits] else (1, count)
 
 
 def _pack(codes: Codes, bits: int) -> Bytes:
     if bits >= 8:
         return codes.astype(f"<i{bits // 8}").view(np.uint8)
-    lanes = np.zeros((-(-len(codes) * bits // 8), 8 // bits), np.uint8)
-    lanes.reshape(-1)[: len(codes)] = codes.astype(np.int8).view(np.uint8) & (2**bits - 1)
-    payload = lanes[:, 0].copy()
-    for lane in range(1, 8 // bits):
-        payload |= lanes[:, lane] << (bits * lane)
-    return payload
+    together, size = _group(bits)
+    lanes = np.zeros((-(-len(codes) // together), together), "<u4")
+    lanes.reshape(-1)[: len(codes)] = codes & (2**bits - 1)
+    words = lanes[:, 0].copy()
+    for lane in range(1, together):
+        words |= lanes[:, lane] << (bits * lane)
+    payload = words.view(np.uint8).reshape(-1, 4)[:, :size].reshape(-1)
+    return payload[: -(-len(codes) * bits // 8)]
 
 
 def _unpack(payload: Bytes, count: int, bits: int) -> Codes:
@@ -183,12 +194,21 @@ def _unpack(payload: Bytes, count: int, bits: int) -> Codes:
     if bits >= 8:
         codes = np.ascontiguousarray(payload).view(f"<i{bits // 8}").astype(np.int16)
     else:
-        lanes = (payload[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)) & (2**bits - 1)
+        together, size = _group(bits)
+        whole = np.pad(payload, (0, -len(payload) % size)).reshape(-1, size)
+        words = np.pad(whole, ((0, 0), (0, 4 - size))).view("<u4")
+        lanes = (words >> np.arange(0, bits * together, bits, dtype=np.uint32)) & (2**bits - 1)
         # the top bit is the sign
         codes = (lanes.reshape(-1) ^ 2 ** (bits - 1)).astype(np.int16) - np.int16(2 ** (bits - 1))
     if bool(codes[count:].any()) or bool((codes < -LEVELS[bits]).any()):
         raise ExchangeError(f"a packed tensor of {bits} bits has a code that is never sent")
     return codes[:count]
+
+
+def _group(bits: int) -> tuple[int, int]:
+    """How many codes fill whole bytes together, and how many bytes those are: 4 of 6 bits fill 3."""
+    together = 8 // math.gcd(8, bits)
+    return together, together * bits // 8
 
 
 def _check_bits(bits: int) -> None:

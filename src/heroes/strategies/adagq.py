@@ -22,6 +22,7 @@ from heroes.fields import NotNegative
 from heroes.messages import Assignment, Cohort, Facts, Floats, Plan, ServerState, Tensors, Update
 from heroes.planning.solving import root
 from heroes.slices.cuts import Part
+from heroes.slices.exchange import halved
 from heroes.strategies.base import Answers, Duties, WholeModel
 
 _BITS = (2, 4, 8, 16)  # of those that uploads can have
@@ -137,7 +138,7 @@ class AdaGQ(WholeModel):
         upload, bits = self.ground.costs.upload, assignment.up_bits
         if math.isnan(before + sent + coarser) or upload is None or bits is None:
             return None
-        saved = (assignment.bytes_up - upload(assignment.selection.width, bits // 2, 1.0)) / link
+        saved = (assignment.bytes_up - upload(assignment.selection.width, halved(bits), 1.0)) / link
         return (before - sent) / assignment.seconds, (before - coarser) / (assignment.seconds - saved)
 
 

@@ -144,7 +144,7 @@ class Heroes(Strategy):
     companions: ClassVar = {
         "model.rank_ratio": 0.25,
         "exchange.up_bits": 4,
-        "exchange.down_bits": 8,
+        "exchange.down_bits": 6,
         "optimiser.name": "momentum",
         "optimiser.rate": 0.6,
         "optimiser.momentum": 0.7,
