@@ -96,7 +96,7 @@ def _flower_keys() -> ModuleType:
 def _named(names: list[str], nodes: int, first: int) -> dict[str, int]:
     """The client number of every node, by name."""
     if not names and not nodes:
-        raise ConfigError("--nodes is missing; say how many nodes get keys, for example --nodes 3")
+        raise ConfigError("--nodes is missing or 0; say how many nodes get keys, for example --nodes 3")
     if names and nodes not in (0, len(names)):
         raise ConfigError(f"--nodes is {nodes}, but there are {len(names)} names; leave --nodes out")
     for name in names:
