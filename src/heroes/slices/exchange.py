@@ -9,10 +9,10 @@ levels; a tensor whose rows have fewer than 8 values, or than 24 below 8 bits, i
 
 Downloads (of the values; not in 2 bits) round to nearest. Uploads (of the differences) round up or down at
 random so that the mean is right, from the client's seed. Names, shapes and bits are known to both sides from
-the plan, so only integers and scales count as bytes. 16 bits are scaled
-integers and not floats: on bell-shaped rows they are six or more times as accurate as float16 and fifty as
-bfloat16 (only on long rows with wild outliers float16 is better, twice), and they fit rows of 1e30 and of
-1e-30, where float16 gives infinity and zero.
+the plan, so only integers and scales count as bytes. 16 bits are scaled integers and not floats: on
+bell-shaped rows they are six or more times as accurate as float16 and fifty as bfloat16 (only on long rows
+with wild outliers float16 is better, twice), and they fit rows of 1e30 and of 1e-30, where float16 gives
+infinity and zero.
 
 >>> import torch
 >>> packed = encode(torch.tensor([[7.0, -3.0, 0.4], [0.0, 0.0, 0.0]]), bits=4)
