@@ -18,7 +18,7 @@ from heroes.report.style import new_figure
 from heroes.settings.recipes import recipe
 from heroes.studies import plans
 from heroes.studies.figures import FIGURES, chapters, plan_of
-from heroes.studies.kept import Store
+from heroes.studies.kept import Store, key_of
 from heroes.studies.telling import ablation, motivation
 from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence
@@ -157,11 +157,25 @@ def test_the_front_page_has_a_sentence_until_there_are_three_seeds(store: Store)
     keep_all(whole, plan_of("worlds"))
     lines = lead(Evidence(whole))
     (told,) = [line for line in lines if line.startswith("By a clock that charges what steps take")]
-    assert "(seed 3): to 50 % Heroes is 0.50 times" in told
+    assert ": to 50 % Heroes is 0.50 times" in told
+    assert told.endswith("(seed 3).")
     assert "| virtual time to 55 % | 44 ± 4 s | 176 ± 16 s | 132 ± 12 s | 88 ± 8 s | 22 ± 2 s |" in lines
     assert any(
         "Heroes is 0.50 times (0.50 to 0.50) as fast as the best of the others" in line for line in lines
     )
+
+
+def test_the_front_page_says_which_seeds_a_mean_has_and_how_many_the_best(store: Store) -> None:
+    plan, variant = plan_of("accuracy"), "the same extras for all"
+    keep_all(store, plan)
+    (whole,) = [line for line in lead(Evidence(store)) if line.startswith("The same extras")]
+    (lacking,) = [row for row in plans.rows(plan, variant) if row.label == "FedAvg"]
+    for config in lacking.configs[1:]:
+        del store.runs[key_of(config)]
+    (told,) = [line for line in lead(Evidence(store)) if line.startswith("The same extras")]
+    assert "seed" not in whole
+    assert "the best of the others (3 seeds) and" in told
+    assert told.endswith("(seed 3).")
 
 
 def test_the_field_has_every_strategy_the_fastest_first(store: Store) -> None:

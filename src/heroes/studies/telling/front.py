@@ -68,13 +68,12 @@ def _leading(chapter: Chapter) -> Iterator[str]:
 
 def _also(chapter: Chapter) -> Iterator[str]:
     """Another variant in a sentence."""
-    for told in _ratios(chapter.found) if chapter.found is not None else ():
+    common = set.intersection(*({run.seed for run in each.runs} for each in chapter.outcomes))
+    few = seeds_of(sorted(common)) if _least(chapter) < SEEDS else ""
+    for told in _ratios(chapter.found, few) if chapter.found is not None else ():
         start = (
             _BY_PRICE if chapter.variant == PRICED else f"{chapter.variant[0].upper()}{chapter.variant[1:]}"
         )
-        if _least(chapter) < SEEDS:
-            common = set.intersection(*({run.seed for run in each.runs} for each in chapter.outcomes))
-            start += f" ({seeds_of(sorted(common))})"
         yield from (f"{start}: {told[0].lower()}{told[1:]}", "")
 
 
@@ -99,8 +98,11 @@ def _cell(found: Comparison, group: Group, what: str, at: float | None, unit: st
     return spread.text(lambda value: f"{value:,.{shown}f}", unit=unit)
 
 
-def _ratios(found: Comparison) -> Iterator[str]:
-    """How many times as fast, at the hardest target that has a ratio."""
+def _ratios(found: Comparison, few: str = "") -> Iterator[str]:
+    """How many times as fast, at the hardest target that has a ratio.
+
+    `few` names the seeds that all strategies have, where those are not all seeds; the best may have more.
+    """
     own = next((group.label for group in found.groups if group.strategy == DEFAULT), "")
     for target in reversed(found.targets):
         best, mean, less = (
@@ -111,9 +113,10 @@ def _ratios(found: Comparison) -> Iterator[str]:
             times = best.text(_two, unit=" times")
             told = f"To {found.metric.target(target)} {own} is {times} as fast as the best of the others"
             if mean is not None and mean.mean is not None and less is not None and less.mean is not None:
+                told += f" ({len(best.values)} seeds)" if few and len(best.values) > len(mean.values) else ""
                 told += f" and {mean.mean:.2f} times as fast as all of them on average"
                 told += f", with {less_traffic(less.mean)}"
-            yield f"{told}."
+            yield f"{told} ({few})." if few else f"{told}."
             return
 
 
