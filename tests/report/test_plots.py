@@ -120,6 +120,15 @@ def test_waiting_round_by_round(rivals: list[RunData]) -> None:
     assert labels(figure) == [("round", "mean waiting of a client (s)")]
 
 
+def test_bars_that_are_too_short_to_be_seen_have_their_value_above(make_run: Make) -> None:
+    slow = make_run("slow", [0.1] * 110 + [0.6] * 3, strategy__name="fedavg")
+    figure = resources_to_targets(compare(load_runs([slow, make_run("fast", [0.6] * 3)]), targets=[0.5]))
+    assert figure is not None
+    heights = [bar.get_height() for each in figure.axes[0].containers if _bar(each) for bar in each]
+    assert [text.get_text() for text in figure.axes[0].texts] == [f"{min(heights):,.0f}"]
+    assert max(heights) > 33 * min(heights) > 0
+
+
 def test_bars_say_what_was_not_reached(rivals: list[RunData]) -> None:
     figure = resources_to_targets(compare(rivals, targets=[0.5, 0.7]))
     assert figure is not None

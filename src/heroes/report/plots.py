@@ -29,6 +29,7 @@ LEVELS = {  # settings that say how skewed the data is: label, and the partition
     "data.alpha": ("α: Dirichlet concentration (smaller is less even)", ("dirichlet",)),  # noqa: RUF001
 }
 Curve = tuple[Floats, Floats]
+_SHORT = 0.03  # of the tallest bar: what is below can hardly be seen
 
 
 def seconds_of(groups: Sequence[Group]) -> str:
@@ -80,7 +81,7 @@ def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
 def resources_to_targets(found: Comparison) -> Figure | None:
     """Seconds, traffic and, if it is known, energy to each target.
 
-    Where a bar is missing, "not reached" stands in its place.
+    Where a bar is missing, "not reached" stands in its place; one too short to be seen has its value above it.
     """
     metric, targets = found.metric, found.targets
     if not targets:
@@ -103,9 +104,12 @@ def resources_to_targets(found: Comparison) -> Figure | None:
 def _bars_of_groups(axes: Axes, found: Comparison, what: str) -> None:
     """A measure at every target, the groups side by side."""
     width = 0.8 / len(found.groups)
+    taken = {g.label: [found.find(g.label, what, target) for target in found.targets] for g in found.groups}
+    means = [each.mean for spreads in taken.values() for each in spreads if each and each.mean is not None]
+    short = _SHORT * max(means, default=0.0)
     for place, group in enumerate(found.groups):
-        spreads = [found.find(group.label, what, target) for target in found.targets]
-        _bars(axes, group, spreads, (place - (len(found.groups) - 1) / 2) * width, width)
+        shift = (place - (len(found.groups) - 1) / 2) * width
+        _bars(axes, group, taken[group.label], shift, width, short)
 
 
 def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None) -> Figure | None:
@@ -163,8 +167,10 @@ def _final(run: RunData, at_seconds: float | None) -> float | None:
     return final_score(run.rows)
 
 
-def _bars(axes: Axes, group: Group, taken: Sequence[Spread | None], shift: float, width: float) -> None:
-    """The bars of one group; above them, how many of its runs reached the target if not all did."""
+def _bars(
+    axes: Axes, group: Group, taken: Sequence[Spread | None], shift: float, width: float, short: float
+) -> None:
+    """The bars of one group; above them, how many of its runs reached the target, and what is too short."""
     spreads = [each or Spread(()) for each in taken]
     look: dict[str, Any] = {
         "color": colour(group.strategy),
@@ -178,6 +184,9 @@ def _bars(axes: Axes, group: Group, taken: Sequence[Spread | None], shift: float
         if spread.mean is not None:
             axes.errorbar(place, spread.mean, spread.std or 0, color="#222222", capsize=2, linewidth=1)
         said = "not known" if known is None else _unreached(spread)
+        if spread.mean is not None and spread.mean < short:
+            value = f"{spread.mean:,.0f}" if spread.mean >= 10 else f"{spread.mean:.2g}"
+            said = ", ".join(filter(None, (value, said)))
         if said:
             height = (spread.mean or 0) + (spread.std or 0)
             axes.annotate(
