@@ -81,7 +81,7 @@ def waiting_per_round(groups: Sequence[Group]) -> Figure | None:
 def resources_to_targets(found: Comparison) -> Figure | None:
     """Seconds, traffic and, if it is known, energy to each target.
 
-    Where a bar is missing, "not reached" stands in its place; one too short to be seen has its value above it.
+    Where a bar is missing, "not reached" stands in its place; one too short to be seen has its value above.
     """
     metric, targets = found.metric, found.targets
     if not targets:

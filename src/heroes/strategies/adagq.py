@@ -136,8 +136,8 @@ class AdaGQ(WholeModel):
         told = [update.measured.get(f"loss_{when}") for when in ("before", "sent", "coarser")]
         before, sent, coarser = (math.nan if loss is None else loss for loss in told)
         upload, bits = self.ground.costs.upload, assignment.up_bits
-        if math.isnan(before + sent + coarser) or upload is None or bits is None:
-            return None
+        if math.isnan(before + sent + coarser) or upload is None or bits in (None, _BITS[0]):
+            return None  # in the fewest bits nothing is coarser, whatever a client says
         saved = (assignment.bytes_up - upload(assignment.selection.width, halved(bits), 1.0)) / link
         return (before - sent) / assignment.seconds, (before - coarser) / (assignment.seconds - saved)
 
