@@ -8,6 +8,7 @@ reducing error.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,18 +182,34 @@ def worthwhile_steps(mu: float, nu: float, learning_rate: float, drift: float) -
 def thrifty_steps(mu: float, nu: float, half: float, thrift: float) -> float:
     """The largest tau that brings all but `thrift` of the most progress a second.
 
-    It is the progress of `worthwhile_steps`, where steps count half once there are `half` of them. Around its
-    best it hardly changes, while traffic falls as rounds become longer. With s = nu / mu, a round brings
-    1 / (mu * (1 + tau / half) * (1 + s / tau)) a second, so the answer is the larger root of a quadratic.
+    Drift grows slowly at first: tau steps bring what tau / (1 + (tau / half)^2) would bring together, and take
+    tau*mu + nu seconds. Around the best of that progress hardly changes, while traffic falls as rounds become
+    longer. With s = nu / mu, what a counting step costs is mu * (1 + (tau / half)^2) * (1 + s / tau), least
+    where 2 tau^3 + s tau^2 = s half^2.
 
-    >>> round(thrifty_steps(mu=0.1, nu=0.1, half=100.0, thrift=0.0), 3)
-    10.0
-    >>> round(thrifty_steps(mu=0.1, nu=0.1, half=100.0, thrift=0.19), 3)
-    46.219
+    >>> round(thrifty_steps(mu=0.1, nu=0.2, half=10.0, thrift=0.0), 3)
+    4.331
+    >>> round(thrifty_steps(mu=0.1, nu=0.2, half=10.0, thrift=0.1), 3)
+    7.109
     """
     s = nu / mu
-    allowed = half * ((1 + math.sqrt(s / half)) ** 2 / (1 - thrift) - 1) - s  # of tau + half * s / tau
-    return (allowed + math.sqrt(max(0.0, allowed**2 - 4 * half * s))) / 2
+
+    def cost(tau: float) -> float:
+        return (1 + (tau / half) ** 2) * (1 + s / tau)
+
+    if nu <= 0:  # rounds cost nothing: the fewer steps the better
+        return half * math.sqrt(1 / (1 - thrift) - 1)
+    best = _crossing(lambda tau: 2 * tau**3 + s * tau**2, s * half**2, 0.0, half)
+    allowed = cost(best) / (1 - thrift)
+    return _crossing(cost, allowed, best, half * math.sqrt(allowed - 1))
+
+
+def _crossing(rising: Callable[[float], float], level: float, low: float, high: float) -> float:
+    """Where a function that rises from `low` to `high` comes to this level."""
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < level else (low, middle)
+    return high
 
 
 def mean_deadline(mu: Floats, nu: Floats, tau: float, tau_min: int, tau_max: int) -> float:

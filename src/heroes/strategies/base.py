@@ -164,6 +164,11 @@ class Strategy(Section):
         return None
 
     @property
+    def idle(self) -> frozenset[str]:
+        """Settings of its own that change nothing, as the others are: runs that differ in them are the same."""
+        return frozenset()
+
+    @property
     def steps_key(self) -> str | None:
         """The setting that says how many local steps clients do, in every round or the first; or None."""
         return next((name for name in ("tau", "tau_first") if name in type(self).model_fields), None)

@@ -39,8 +39,9 @@ from heroes.slices.blocks import add_steps, choose_blocks
 from heroes.slices.cuts import Part, cut_out, scaled
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
-_LONGEST_PASS = 12.0  # steps over a client's examples: with more of those it still drifts, as data differ
-_MOST_PASSES = 10.0  # with tiny models steps cost nothing, and more would only fit each client's own examples
+_DRIFT = 0.45  # steps count half once there are this / eta^2 of them: clients are far apart,
+_FITTED = 2.0  # or this / eta passes over a client's examples: it fits its own
+_MOST_PASSES = 8.0  # with tiny models steps cost nothing, and more would only fit each client's own examples
 _UNREACHABLE = (
     "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
     "decide"
@@ -189,6 +190,12 @@ class Heroes(Strategy):
         return Limits(self.tau_first, self.tau_min, self.tau_max)
 
     @property
+    def idle(self) -> frozenset[str]:
+        used = {"thrifty": {"thrift"}, "progress": {"drift", "passes"}}
+        read = used.get(self.pace, set()) if self.adaptive_tau else set()
+        return frozenset({"thrift", "drift", "passes"} - read)
+
+    @property
     def steps_key(self) -> str | None:
         return None if self.adaptive_tau and self._by_progress else "tau_first"
 
@@ -312,13 +319,14 @@ class Heroes(Strategy):
         return steps if one_pass is None else min(steps, self.passes * one_pass)
 
     def _thrifty(self, mu: float, nu: float, eta: float) -> float:
-        """The most steps that cost little progress a second, within ten passes over a client's examples.
+        """The most steps that cost little progress a second, within eight passes over a client's examples.
 
-        Steps count half when they have gone over a client's examples 1 / eta times: the fewer it has, and the
-        greater the steps, the sooner it is far from the others.
+        Steps count half once clients are far apart, or have gone over their own examples often: greater steps
+        come to the first much sooner, and to the second sooner.
         """
+        eta *= self.ground.stride
         one_pass = math.inf if self.ground.one_pass is None else self.ground.one_pass
-        half = min(one_pass, _LONGEST_PASS) / (eta * self.ground.stride)
+        half = min(_DRIFT / eta, _FITTED * one_pass) / eta
         return min(thrifty_steps(mu, nu, half, self.thrift), _MOST_PASSES * one_pass)
 
     def _block_energy(self, tensors: Tensors) -> Floats:
