@@ -353,7 +353,7 @@ def test_by_default_rounds_are_as_long_as_costs_little_progress_a_second(world):
     def progress(tau):
         return tau / (1 + (tau / half) ** 2) / (tau * mu + nu)
 
-    strategy = by_default(world, one_pass=30.0)
+    strategy = by_default(world, one_pass=9.0)
     plan = strategy.assign(strategy.begin(0), MIXED)
     (mu, nu), half = middle(plan), 0.45 / 0.1**2
     best = max(np.linspace(0.1, half, 100_000), key=progress)
@@ -365,7 +365,7 @@ def test_by_default_rounds_are_as_long_as_costs_little_progress_a_second(world):
         assert plan.facts["deadline"] - a.step_seconds < a.seconds <= plan.facts["deadline"] * (1 + 1e-6)
     assert strategy.duties(2).probes == 0
     assert strategy.reveals() is None
-    hasty = by_default(world, one_pass=30.0, thrift=0.0)
+    hasty = by_default(world, one_pass=9.0, thrift=0.0)
     assert hasty.assign(hasty.begin(0), MIXED).facts["tau_star"] == pytest.approx(best, rel=1e-3)
 
 

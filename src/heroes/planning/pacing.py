@@ -8,12 +8,12 @@ reducing error.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from heroes.messages import Floats, Integers
+from heroes.planning.solving import root
 
 _SLACK = 1e-9  # relative; keeps a client that finishes exactly at T from losing a step to rounding
 _NEAR = 0.25  # by how much a round may become shorter or longer so that clients wait less
@@ -199,17 +199,9 @@ def thrifty_steps(mu: float, nu: float, half: float, thrift: float) -> float:
 
     if nu <= 0:  # rounds cost nothing: the fewer steps the better
         return half * math.sqrt(1 / (1 - thrift) - 1)
-    best = _crossing(lambda tau: 2 * tau**3 + s * tau**2, s * half**2, 0.0, half)
+    best = root(lambda tau: 2 * tau**3 + s * tau**2 - s * half**2, 0.0, half)
     allowed = cost(best) / (1 - thrift)
-    return _crossing(cost, allowed, best, half * math.sqrt(allowed - 1))
-
-
-def _crossing(rising: Callable[[float], float], level: float, low: float, high: float) -> float:
-    """Where a function that rises from `low` to `high` comes to this level."""
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < level else (low, middle)
-    return high
+    return root(lambda tau: cost(tau) - allowed, best, half * math.sqrt(allowed - 1))
 
 
 def mean_deadline(mu: Floats, nu: Floats, tau: float, tau_min: int, tau_max: int) -> float:

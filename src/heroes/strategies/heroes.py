@@ -40,7 +40,7 @@ from heroes.slices.cuts import Part, cut_out, scaled
 from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
 _DRIFT = 0.45  # steps count half once there are this / eta^2 of them: clients are far apart,
-_FITTED = 2.0  # or this / eta passes over a client's examples: it fits its own
+_FITTED = 0.6  # or this / eta passes over a client's examples: it fits its own
 _MOST_PASSES = 8.0  # with tiny models steps cost nothing, and more would only fit each client's own examples
 _UNREACHABLE = (
     "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
@@ -79,7 +79,7 @@ class Heroes(Strategy):
     """the step count aimed at: the most that cost little progress a second, what brings the most of it, the
     bound's formula scaled to start at tau_first, the same as it stands, or tau_first
     """
-    thrift: Annotated[float, Field(ge=0, le=0.5)] = 0.15
+    thrift: Annotated[float, Field(ge=0, le=0.5)] = 0.1
     """with pace = thrifty: the share of the progress a second that is given up for longer rounds, which send
     less for the same model
     """
