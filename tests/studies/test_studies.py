@@ -14,8 +14,9 @@ from heroes.cli.commands import run as _run  # noqa: F401 (registers the command
 from heroes.errors import ConfigError, RunFolderError
 from heroes.report import load_run
 from heroes.runs.running import run
+from heroes.settings import recipes
 from heroes.studies import plans
-from heroes.studies.kept import Store, load_kept
+from heroes.studies.kept import Store, key_of, load_kept
 from heroes.studies.making import missing, outcomes
 from heroes.studies.tables import table
 
@@ -110,6 +111,18 @@ def test_a_run_is_found_again_whatever_its_settings_became(study: Path, tmp_path
     again = CliRunner().invoke(app, command)
     assert "kept after" not in again.output
     assert "1 of 1" in again.output
+
+
+@pytest.mark.parametrize(
+    ("pace", "read"), [("thrifty", {"thrift"}), ("progress", {"drift", "passes"}), ("constant", set())]
+)
+def test_settings_that_are_not_read_tell_no_runs_apart(pace: str, read: set[str]) -> None:
+    config = recipes.digits().changed({"strategy.pace": pace})
+    others = {name: config.changed({f"strategy.{name}": 0.2}) for name in ("thrift", "drift", "passes")}
+    found = {name for name, other in others.items() if key_of(other) != key_of(config)}
+    assert found == read
+    fixed = config.changed({"strategy.adaptive_tau": False})
+    assert key_of(fixed) == key_of(fixed.changed({"strategy.thrift": 0.2}))
 
 
 def test_a_run_that_ended_before_it_could_be_kept_is_kept(study: Path, tmp_path: Path) -> None:

@@ -182,9 +182,9 @@ def worthwhile_steps(mu: float, nu: float, learning_rate: float, drift: float) -
 def thrifty_steps(mu: float, nu: float, half: float, thrift: float) -> float:
     """The largest tau that brings all but `thrift` of the most progress a second.
 
-    Drift grows slowly at first: tau steps bring what tau / (1 + (tau / half)^2) would bring together, and take
-    tau*mu + nu seconds. Around the best of that progress hardly changes, while traffic falls as rounds become
-    longer. With s = nu / mu, what a counting step costs is mu * (1 + (tau / half)^2) * (1 + s / tau), least
+    Drift grows slowly at first: tau steps bring what tau / (1 + (tau / half)^2) would bring together, and
+    take tau*mu + nu seconds. Around the best of that progress hardly changes, while traffic falls as rounds
+    become longer. With s = nu / mu, what a counting step costs is mu * (1 + (tau / half)^2) * (1 + s / tau), least
     where 2 tau^3 + s tau^2 = s half^2.
 
     >>> round(thrifty_steps(mu=0.1, nu=0.2, half=10.0, thrift=0.0), 3)

@@ -165,7 +165,7 @@ class Strategy(Section):
 
     @property
     def idle(self) -> frozenset[str]:
-        """Settings of its own that change nothing, as the others are: runs that differ in them are the same."""
+        """Its settings that are not read, as the others are: runs that differ in them alone are the same."""
         return frozenset()
 
     @property

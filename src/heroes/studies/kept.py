@@ -36,7 +36,7 @@ def key_of(config: Config) -> Key:
     """What tells a run from others: every setting that can change what it comes to, the seed too."""
     settings = flat(config.model_dump(mode="json"))
     idle = {f"strategy.{name}" for name in config.strategy.idle}
-    return tuple(sorted((name, str(value)) for name, value in settings if not _apart(name) and name not in idle))
+    return tuple(sorted((key, str(value)) for key, value in settings if not (_apart(key) or key in idle)))
 
 
 def _apart(name: str) -> bool:
