@@ -184,8 +184,8 @@ def thrifty_steps(mu: float, nu: float, half: float, thrift: float) -> float:
 
     Drift grows slowly at first: tau steps bring what tau / (1 + (tau / half)^2) would bring together, and
     take tau*mu + nu seconds. Around the best of that progress hardly changes, while traffic falls as rounds
-    become longer. With s = nu / mu, what a counting step costs is mu * (1 + (tau / half)^2) * (1 + s / tau), least
-    where 2 tau^3 + s tau^2 = s half^2.
+    become longer. With s = nu / mu, a step that counts takes mu * (1 + (tau / half)^2) * (1 + s / tau)
+    seconds, least where 2 tau^3 + s tau^2 = s half^2.
 
     >>> round(thrifty_steps(mu=0.1, nu=0.2, half=10.0, thrift=0.0), 3)
     4.331
