@@ -62,7 +62,8 @@ def _cost(means: Sequence[Sequence[Evaluation]], target: float, metric: Metric) 
     if not got:
         return "—"
     some = "" if len(got) == len(hits) else f" ({len(got)} of {len(hits)})"
-    return f"{fmean(hit.seconds for hit in got):.0f} / {fmean(hit.megabytes for hit in got):.0f}{some}"
+    cost = (fmean(hit.seconds for hit in got), fmean(hit.megabytes for hit in got))
+    return " / ".join(f"{mean:.0f}" if mean >= 9.95 else f"{mean:.1f}" for mean in cost) + some
 
 
 def _by_width(runs: Sequence[RunData], metric: Metric) -> str:
