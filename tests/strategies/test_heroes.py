@@ -379,6 +379,17 @@ def test_fewer_examples_and_greater_steps_make_for_shorter_rounds(world):
     assert aimed(rate=0.1, stride=2.0) == aimed(rate=0.2)
 
 
+@pytest.mark.parametrize("pace", ["thrifty", "progress"])
+@pytest.mark.parametrize("rate", [1e-60, 5e-324])
+def test_a_rate_that_decayed_to_nothing_makes_for_long_rounds_not_for_an_error(world, pace, rate):
+    slow = replace(MIXED, upload=MIXED.upload / 1000)
+    for start, decay in ((rate, 1.0), (0.1, rate)):
+        strategy = by_default(world, pace=pace, learning_rate=LearningRate(start, decay))
+        for done in (0, 2):
+            plan = strategy.assign(replace(strategy.begin(0), round=done), slow)
+            assert strategy.tau_min <= plan.facts["tau_star"] <= strategy.tau_max
+
+
 def test_the_steps_can_be_those_that_bring_the_most_progress_a_second(world):
     strategy = by_default(world, pace="progress", passes=1000.0)
     plan = strategy.assign(strategy.begin(0), MIXED)

@@ -41,6 +41,7 @@ from heroes.strategies.base import Answers, Duties, StepLimit, Strategy
 
 _DRIFT = 0.45  # steps count half once there are this / eta^2 of them: clients are far apart,
 _FITTED = 0.6  # or this / eta passes over a client's examples: it fits its own
+_LEAST_RATE = 1e-9  # a rate may decay to nothing, which no formula divides by
 _MOST_PASSES = 8.0  # with tiny models steps cost nothing, and more would only fit each client's own examples
 _UNREACHABLE = (
     "strategy.threshold cannot be reached with the current estimates; the time budget or the rounds left "
@@ -314,7 +315,7 @@ class Heroes(Strategy):
 
     def _worthwhile(self, mu: float, nu: float, eta: float) -> float:
         """The steps that bring the most progress a second, within so many passes over a client's examples."""
-        steps = worthwhile_steps(mu, nu, eta * self.ground.stride, self.drift)
+        steps = worthwhile_steps(mu, nu, self._reach(eta), self.drift)
         one_pass = self.ground.one_pass
         return steps if one_pass is None else min(steps, self.passes * one_pass)
 
@@ -324,10 +325,14 @@ class Heroes(Strategy):
         Steps count half once clients are far apart, or have gone over their own examples often: greater steps
         come to the first much sooner, and to the second sooner.
         """
-        eta *= self.ground.stride
+        reach = self._reach(eta)
         one_pass = math.inf if self.ground.one_pass is None else self.ground.one_pass
-        half = min(_DRIFT / eta, _FITTED * one_pass) / eta
+        half = min(_DRIFT / reach, _FITTED * one_pass) / reach
         return min(thrifty_steps(mu, nu, half, self.thrift), _MOST_PASSES * one_pass)
+
+    def _reach(self, eta: float) -> float:
+        """How far a step goes, as a rate of SGD."""
+        return max(eta, _LEAST_RATE) * self.ground.stride
 
     def _block_energy(self, tensors: Tensors) -> Floats:
         """Squared norm of every coefficient block, over all layers."""
