@@ -203,11 +203,9 @@ class Strategy(Section):
         Args:
             selection: what a client holds, or what is served at a width.
         """
-        return (
-            self.family.cut(selection)
-            if self.holds == "factors"
-            else self.family.cut_weights(selection.groups)
-        )
+        if self.holds == "factors":
+            return self.family.cut(selection)
+        return self.family.cut_weights(selection.groups)
 
     # a round
 
@@ -237,10 +235,8 @@ class Strategy(Section):
             gradients: how many a client computes besides those of its steps.
             widths: what each holds; None for `choose_widths`.
         """
-        ground, widths = self.ground, self.choose_widths(cohort) if widths is None else widths
-        return load_of(
-            cohort, widths, ground.costs, gradients=gradients, count_download=ground.count_download
-        )
+        held, ground = self.choose_widths(cohort) if widths is None else widths, self.ground
+        return load_of(cohort, held, ground.costs, gradients=gradients, count_download=ground.count_download)
 
     @abstractmethod
     def assign(self, state: ServerState[Any], cohort: Cohort) -> Plan:
