@@ -14,7 +14,7 @@ from heroes.fleet.availability import Everybody
 from heroes.fleet.energy import Energy
 from heroes.messages import TESTS, RoundRecord, Score, ServerState, Tensors, reaches, settled
 from heroes.models.family import Family
-from heroes.server.asking import taken
+from heroes.server.asking import Gather, with_kept
 from heroes.server.defence import Defence
 from heroes.server.privacy import Privacy
 from heroes.server.sampling import Uniform
@@ -113,6 +113,7 @@ class Federation:
     precision: str = "float32"  # in what clients compute
     inputs: Tensor | None = None  # a few of the test set's, as the model takes them
     energy: Energy | None = None  # what clients use, if it is known
+    gather: Gather | None = None  # what batch norms need for tests; None if there are none
 
     def served(self, state: ServerState[Any]) -> Tensors:
         """The model that is tested and handed out: the global one, or its moving average."""
@@ -131,4 +132,4 @@ class Federation:
 
     def model(self, state: ServerState[Any], width: int) -> Tensors:
         """The tensors of the model of this width, as it is tested and handed out."""
-        return taken(self.strategy, self.served(state), self.strategy.selection(width))
+        return with_kept(self.strategy, self.served(state), width, self.gather)

@@ -516,8 +516,10 @@ CASES: dict[str, Case] = {
     "BatchNorm without running statistics": Case(
         normed(lambda _, channels: nn.BatchNorm2d(channels, track_running_stats=False))
     ),
-    "BatchNorm": Case(
-        normed(lambda _, channels: nn.BatchNorm2d(channels)), refused="buffer '1.running_mean' keeps running"
+    "BatchNorm": Case(normed(lambda _, channels: nn.BatchNorm2d(channels))),
+    "InstanceNorm with running statistics": Case(
+        normed(lambda _, channels: nn.InstanceNorm2d(channels, track_running_stats=True)),
+        refused="buffer '1.running_mean' keeps running statistics, which only batch norms may",
     ),
     "model that reads its layers' weights": Case(Reading, rows),
     "weights kept in a Python list": Case(

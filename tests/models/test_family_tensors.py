@@ -246,7 +246,7 @@ REFUSED: dict[str, tuple[Callable[[int], nn.Module], str]] = {
     ),
     "stops growing": (lambda w: linear(2, 4 * min(w, 2)), "at width 4, where (16, 2) was expected"),
     "running statistics": (
-        lambda w: nn.Sequential(nn.Conv2d(1, 2 * w, 3), nn.BatchNorm2d(2 * w)),
+        lambda w: nn.Sequential(nn.Conv2d(1, 2 * w, 3), nn.InstanceNorm2d(2 * w, track_running_stats=True)),
         "buffer '1.running_mean' keeps running statistics",
     ),
     "composed convolution with fixed groups": (

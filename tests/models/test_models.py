@@ -99,24 +99,16 @@ def test_without_normalisation_no_norm_is_left() -> None:
 
 
 @pytest.mark.parametrize("name", ["digits_cnn", "cnn", "resnet18", "mlp"])
-def test_a_norm_over_the_batch_keeps_nothing_and_narrow_models_are_parts_of_wide_ones(name) -> None:
+def test_narrow_models_with_a_norm_over_the_batch_are_parts_of_wide_ones(name) -> None:
     """Channels are normalised one by one, so that the first of a wide model do not see the others."""
     models = {width: MODELS[name](width, norm="batch") for width in (1, 2)}
     norms = {w: [m for m in model.modules() if isinstance(m, _BatchNorm)] for w, model in models.items()}
     assert norms[1]
     assert len(norms[1]) == len(norms[2])
-    assert not any(list(m.buffers()) for m in norms[2])
     for narrow, wide in zip(norms[1], norms[2], strict=True):
         inputs = torch.randn(6, wide.num_features, *(() if name == "mlp" else (3, 3)))
         kept = narrow.num_features
         torch.testing.assert_close(wide(inputs)[:, :kept], narrow(inputs[:, :kept]))
-
-
-def test_digits_are_learned_with_a_norm_over_the_batch() -> None:
-    changes = {"model.norm": "batch", "engine.name": "in_process", "federation.rounds": 8}
-    ended = heroes.run(recipes.digits().changed(changes))
-    assert ended.records[-1].accuracy > 0.7
-    assert ended.records[-1].score_by_width[1] > 0.5
 
 
 def test_sizes_add_up() -> None:

@@ -9,7 +9,7 @@ from heroes.assemble.elsewhere import received
 from heroes.assemble.own import NOTHING, Own, OwnData
 from heroes.assemble.own_file import OwnParts, with_file
 from heroes.assemble.server import stop_rule
-from heroes.assemble.serving import for_serving, trial_inputs
+from heroes.assemble.serving import for_serving, gathering_again, trial_inputs
 from heroes.assemble.whole import assembled, entered, followed
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "followed",
     "received",
     "for_serving",
+    "gathering_again",
     "settled",
     "stop_rule",
     "trial_inputs",

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from heroes import seeds
 from heroes.assemble.own import Own
 from heroes.assemble.server import ground
 from heroes.assemble.world import dataset, federated, model_build, named_model, shared
+from heroes.client.gathering import Gathering
 from heroes.data import Examples, FederatedData, Progress
 from heroes.errors import ConfigError, DataError
+from heroes.messages import Tensors
 from heroes.models.family import Build, Family
 from heroes.planning.loads import Costs
+from heroes.server.asking import Gather
 from heroes.settings.config import Config
 from heroes.strategies.base import Strategy
 
@@ -59,6 +63,38 @@ def _gone(config: Config, part: str) -> str:
         named = "name the one to use, --own FILE or heroes.load(folder, own=FILE)"
         return f"from {config.own.file!r}, which is gone or has changed: put it back, or {named}"
     return f"which its folder does not hold: {again}; the command line finds what was given by --own"
+
+
+def gathering(
+    config: Config, family: Family, data: FederatedData, device: torch.device | None = None
+) -> Gathering | None:
+    """What gathers the statistics of batch norms: from as many of the clients' examples as a test takes at
+    once. None if the model has no batch norms that need it.
+    """
+    if not family.kept_names:
+        return None
+    if config.privacy.noise > 0:
+        raise ConfigError(
+            f"privacy.noise is {config.privacy.noise}: noise cannot protect the clients' examples that the "
+            "statistics of batch norms are gathered from; use model.norm = 'group', or nn.GroupNorm "
+            "in a model of your own"
+        )
+    numbers = data.some(config.evaluation.batch_size, seeds.stream(config.seed, "statistics"))
+    return Gathering(family, data.train.batch(numbers, device or torch.device("cpu"))[0])
+
+
+def gathering_again(config: Config, own: Own, family: Family) -> Gather | None:
+    """The same for a run that has ended; the data is read when the first model is asked for."""
+
+    @lru_cache(maxsize=1)
+    def made() -> Gathering | None:
+        return gathering(config, family, _data(config, own))
+
+    def gather(tensors: Tensors, width: int) -> Tensors:
+        found = made()
+        return {} if found is None else found(tensors, width)
+
+    return gather if family.kept_names else None
 
 
 def trial_inputs(config: Config, own: Own) -> Tensor:

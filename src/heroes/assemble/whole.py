@@ -24,7 +24,7 @@ from heroes.assemble.elsewhere import received, sent
 from heroes.assemble.own import NOTHING, Own
 from heroes.assemble.own_file import with_file
 from heroes.assemble.server import planned
-from heroes.assemble.serving import few
+from heroes.assemble.serving import few, gathering
 from heroes.assemble.world import fleet_kind
 from heroes.client.training import Trainer
 from heroes.contracts import Clock, Devices, Engine
@@ -104,6 +104,7 @@ def assembled(
             precision=config.training.precision,
             inputs=few(data.test),
             energy=drawn.energy if wall is None else None,  # who knows what real clients use
+            gather=gathering(config, trainer.family, data, trainer.device),
         )
 
 

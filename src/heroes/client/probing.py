@@ -14,6 +14,7 @@ from torch import Tensor
 
 from heroes.client.losses import CROSS_ENTROPY
 from heroes.models.family import LocalModel
+from heroes.models.statistics import at_hand
 
 Batch = tuple[Tensor, Tensor]
 
@@ -40,7 +41,7 @@ def probe(
 ) -> Probe:
     """Load the weights into the plain model and take its gradient on every batch."""
     model.load(weights)
-    model.module.eval()
+    at_hand(model.module)
     parameters = [p for p in model.parameters.values() if p.requires_grad]
     losses, rows = [], []
     for inputs, targets in batches:

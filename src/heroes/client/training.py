@@ -22,6 +22,7 @@ from heroes.data.examples import Examples
 from heroes.errors import ExchangeError, said
 from heroes.messages import Assignment, Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
+from heroes.models.statistics import at_hand
 from heroes.slices.cuts import cut_out
 from heroes.slices.exchange import UP_BITS, halved
 from heroes.slices.uploads import Upload, pack_update, pack_with_feedback, unpack_update
@@ -155,7 +156,7 @@ class Trainer:
     @torch.no_grad()
     def _loss_of(self, task: Task, batch: Batch, tensors: Tensors) -> float:
         model = self.loaded(tensors, task.assignment.selection.width)
-        model.module.eval()
+        at_hand(model.module)
         return float(self.settings.objective.loss.each(model(batch[0]), batch[1]).mean())
 
     def fineness(self, assignment: Assignment) -> tuple[int, float]:

@@ -203,6 +203,14 @@ class FederatedData:
                 "examples"
             )
 
+    def some(self, count: int, rng: np.random.Generator) -> Integers:
+        """The numbers of so many examples that clients own, drawn by `rng`; all if there are no more."""
+        owned = np.arange(len(self.train))
+        if not isinstance(self.shares, WholeShares):
+            shares = self.shares.by_class if isinstance(self.shares, DrawnShares) else self.shares
+            owned = np.unique(shares.order)
+        return owned if count >= len(owned) else np.sort(rng.choice(owned, count, replace=False))
+
     def tested(self, sample: bool) -> Examples:
         """What a model is tested on: if `sample`, the sample that there may be, else the whole test set."""
         return self.sample if sample and self.sample is not None else self.test

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from heroes.errors import ModelError
 from heroes.models.family import Family, LocalModel
 from heroes.models.parameters import SHARED, Parameter, group_indices, owner_path
+from heroes.models.statistics import keepers
 
 Trace = list[tuple[str, Tensor]]
 """what layers put out, in the order in which they were called; the whole model last, under an empty path"""
@@ -27,11 +28,12 @@ Trace = list[tuple[str, Tensor]]
 
 @contextmanager
 def same_buffers(module: nn.Module) -> Iterator[None]:
-    """ModelError if what happens inside changes a buffer of the module."""
+    """ModelError if what happens inside changes a buffer of the module that is not a batch norm's."""
+    free = {f"{path}.{name}" if path else name for path, m in keepers(module).items() for name in m._buffers}
     before = {path: None if value is None else value.clone() for path, value in buffers(module).items()}
     yield
     for path, now in buffers(module).items():
-        if not _equal(before.get(path), now):
+        if path not in free and not _equal(before.get(path), now):
             raise ModelError(
                 f"buffer {path!r} changes in training or testing, but clients send parameters only; make it "
                 "an nn.Parameter, "

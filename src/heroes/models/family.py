@@ -20,6 +20,7 @@ from torch.nn.utils import parametrize
 from heroes.messages import Selection
 from heroes.models import layers
 from heroes.models.parameters import COMPOSED, GROUPED, SHARED, Build, Parameter, built, detect, group_indices
+from heroes.models.statistics import kept_names
 from heroes.slices.blocks import grid_selection
 from heroes.slices.compose import Layout, compose, decompose, empty_factors, initial_factors, mean_square
 from heroes.slices.cuts import Cut, Slice
@@ -43,12 +44,9 @@ class LocalModel:
         self.bases = tuple(bases)
         self.bfloat16 = False
         self._starts = [
-            (
-                holder,
-                {name: None if value is None else value.clone() for name, value in holder._buffers.items()},
-            )
-            for holder in module.modules()
-            if holder._buffers
+            (holder, name, f"{path}.{name}" if path else name, None if value is None else value.clone())
+            for path, holder in module.named_modules()
+            for name, value in holder._buffers.items()
         ]
 
     def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -86,10 +84,11 @@ class LocalModel:
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take these tensors; buffers are again what `build` made, whoever was trained here before."""
-        for holder, starts in self._starts:
-            for name, start in starts.items():
-                holder._buffers[name] = _again(start, holder._buffers.get(name))
+        """Take these tensors; buffers that are not among them are again what `build` made, whoever was
+        trained here before.
+        """
+        for holder, name, path, start in self._starts:
+            holder._buffers[name] = _again(tensors.get(path, start), holder._buffers.get(name))
         for name, parameter in self.parameters.items():
             parameter.copy_(tensors[name].view(parameter.shape))
 
@@ -99,7 +98,7 @@ class LocalModel:
 
 
 def _again(start: Tensor | None, now: Tensor | None) -> Tensor | None:
-    """A buffer as it was at the start, where and in the type that it is now."""
+    """A buffer with this value, where and in the type that it is now."""
     if start is None:
         return None
     return start.clone() if now is None else start.to(now, copy=True)
@@ -171,6 +170,16 @@ class Family:
         """Names and shapes of all tensors a client of this width holds."""
         return {name: shape for p in self.parameters for name, shape in p.tensor_shapes(width).items()}
 
+    @cached_property
+    def kept_names(self) -> tuple[str, ...]:
+        """The names of what the batch norms keep."""
+        return kept_names(self.module(1))
+
+    def kept_shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of what the batch norms of this width keep."""
+        found = dict(self.module(width).named_buffers())
+        return {name: tuple(found[name].shape) for name in self.kept_names}
+
     def weight_shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the plain module's parameters."""
         shapes = {}
@@ -180,15 +189,18 @@ class Family:
         return shapes
 
     def plain_weights(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The plain module's parameters: composed from tensors of any width, or those themselves."""
+        """The plain module's parameters: composed from tensors of any width, or those themselves. What batch
+        norms keep stays with them.
+        """
         if not any(p.layout is not None and p.basis in tensors for p in self.parameters):
             return tensors
-        return {
+        weights = {
             p.name: compose(tensors[p.basis], tensors[p.coefficient], p.layout)
             if p.layout
             else tensors[p.name]
             for p in self.parameters
         }
+        return weights | {name: tensors[name] for name in self.kept_names if name in tensors}
 
     def factors(self, weights: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors whose composition is near these weights, found from the tensors they started as."""

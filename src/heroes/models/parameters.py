@@ -8,6 +8,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from heroes.errors import ModelError
 from heroes.models.stacks import Parts, in_units, stacked_parts
@@ -221,10 +222,10 @@ def _refuse_what_cannot_be_cut(one: nn.Module, two: nn.Module, parameters: tuple
     at_two = dict(two.named_modules())
     for path, module in one.named_modules():
         wider = at_two.get(path)
-        if getattr(module, "running_mean", None) is not None:
+        if getattr(module, "running_mean", None) is not None and not isinstance(module, _BatchNorm):
             raise ModelError(
-                f"buffer '{path}.running_mean' keeps running statistics, which cannot be averaged over "
-                "different widths; use nn.GroupNorm(width, channels), or track_running_stats=False"
+                f"buffer '{path}.running_mean' keeps running statistics, which only batch norms may; use "
+                "nn.GroupNorm(width, channels), or track_running_stats=False"
             )
         if getattr(module, "sparse", False) is True:
             raise ModelError(

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from torch import Tensor
 
 from heroes import __version__
 from heroes.errors import RunFolderError
@@ -21,6 +20,7 @@ from heroes.files import draft_of, flush_folder, write_changed
 from heroes.messages import RoundRecord, ServerState, plain
 from heroes.report.now import NOW
 from heroes.runs import checkpoints, final
+from heroes.runs.served import Served
 from heroes.runs.spending import SPENT
 
 CHECKPOINTS = "checkpoints"
@@ -100,10 +100,10 @@ class RunFolder:
             self._records.write(json.dumps(plain(record), allow_nan=False) + "\n")
             self._records.flush()
 
-    def write_model(self, tensors: Mapping[str, Tensor], origin: Mapping[str, Any]) -> None:
+    def write_model(self, served: Served, origin: Mapping[str, Any]) -> None:
         """The global tensors and where they come from, whole or not at all."""
         with self._writing("the model is in the last checkpoint"):
-            final.write(self.path / MODEL, tensors, origin)
+            final.write(self.path / MODEL, served.tensors, origin, served.kept())
 
     def close(self) -> None:
         with suppress(OSError):  # whatever could not be written has been said
@@ -168,13 +168,11 @@ def _reopen(records: Path) -> None:
     write_changed(records, "".join(f"{line}\n" for line in [*lines, again]).encode())
 
 
-def write_end(
-    path: Path, origins: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: Mapping[str, Any]
-) -> None:
+def write_end(path: Path, origins: Mapping[str, Any], served: Served, origin: Mapping[str, Any]) -> None:
     """What a finished run leaves besides its rounds, where its process was killed before it could."""
     try:
         _describe(path, origins)
-        final.write(path / MODEL, tensors, origin)
+        final.write(path / MODEL, served.tensors, origin, served.kept())
     except OSError as error:
         raise _unwritable(path, error) from None
 

@@ -183,8 +183,8 @@ def _finished(
     reason: str,
 ) -> Run:
     """Complete the folder of a finished run and return the run; an error if nothing is missing."""
-    tensors = federation.served(state)
-    flaw = final.flaw(path / MODEL, tensors, state.round)
+    served = _served(federation, state)
+    flaw = final.flaw(path / MODEL, served.tensors, state.round)
     lacks = [] if flaw is None else [f"{MODEL} {flaw}"]
     lacks += [] if (path / ENVIRONMENT).exists() else [f"{ENVIRONMENT} was missing"]
     if not lacks:
@@ -192,13 +192,14 @@ def _finished(
             f"the run in {str(path)!r} is finished ({reason}, {state.round} rounds); more rounds would let "
             "it go on"
         )
-    write_end(path, origins, tensors, origin(config, _served(federation, state), federation.inputs, last))
+    write_end(path, origins, served, origin(config, served, federation.inputs, last))
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)
     return Run(config, state, federation, path, mended=tuple(lacks))
 
 
 def _served(federation: Federation, state: ServerState[Any]) -> Served:
-    return Served(federation.strategy, federation.family, federation.served(state), state.round)
+    f = federation
+    return Served(f.strategy, f.family, f.served(state), state.round, f.gather)
 
 
 def _audience(
@@ -253,7 +254,7 @@ def _train(
             if state is not None:
                 # also when interrupted
                 served = _served(federation, state)
-                folder.write_model(served.tensors, origin(config, served, federation.inputs, last))
+                folder.write_model(served, origin(config, served, federation.inputs, last))
             folder.close()
     assert state is not None
     federation.engine.hand_out(partial(federation.model, state), federation.strategy.widths)

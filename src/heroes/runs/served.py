@@ -12,7 +12,7 @@ from heroes.contracts import Strategy
 from heroes.errors import ConfigError
 from heroes.messages import Tensors
 from heroes.models.family import Family
-from heroes.server.asking import taken
+from heroes.server.asking import Gather, with_kept
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Served:
     family: Family
     tensors: Tensors
     round: int
+    gather: Gather | None = None  # what the batch norms of a model keep; None if there are none
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -35,6 +36,13 @@ class Served:
             choices = ", ".join(map(str, self.widths))
             raise ConfigError(f"width is {width!r}: {self.strategy.name} serves the widths {choices}")
         local = self.family.dense(wanted)
-        tensors = taken(self.strategy, self.tensors, self.strategy.selection(wanted))
+        tensors = with_kept(self.strategy, self.tensors, wanted, self.gather)
         local.load(self.family.plain_weights(tensors))
         return local.module.eval()
+
+    def kept(self) -> dict[int, Tensors]:
+        """What the batch norms of every width keep, for a file."""
+        if self.gather is None:
+            return {}
+        whole = {w: with_kept(self.strategy, self.tensors, w, self.gather) for w in self.widths}
+        return {w: {name: whole[w][name] for name in self.family.kept_names} for w in self.widths}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,8 @@ from heroes.slices.cuts import Cut, cut_out
 from heroes.slices.exchange import UP_BITS
 
 Answers = Iterator[tuple[Assignment, Update]]
+Gather = Callable[[Tensors, int], Tensors]
+"""what the batch norms of a model of these tensors and this width keep, by name"""
 
 
 def begun(strategy: Strategy[Any], seed: int) -> ServerState[Any]:
@@ -71,6 +73,14 @@ def taken(strategy: Strategy[Any], tensors: Tensors, selection: Selection) -> di
     where = cut(strategy, selection)
     with _named(strategy, f"cut() at width {selection.width}"):
         return cut_out(tensors, where)
+
+
+def with_kept(
+    strategy: Strategy[Any], tensors: Tensors, width: int, gather: Gather | None
+) -> dict[str, Tensor]:
+    """The model of this width as it is tested and handed out: with what its batch norms keep."""
+    part = taken(strategy, tensors, strategy.selection(width))
+    return part if gather is None else {**part, **gather(part, width)}
 
 
 def aggregated(

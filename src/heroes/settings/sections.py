@@ -136,7 +136,7 @@ class ModelConfig(Section):
     rank_ratio: Positive = 1.0
     """rank of a basis, relative to the layer's outputs at width 1"""
     norm: Literal["group", "batch", "none"] = "group"
-    """normalisation: one group per channel group, over the batch at hand (in tests too), or none"""
+    """normalisation: one group per channel group, over the batch (for tests gathered once), or none"""
     small_images: bool = False
     """resnet18: a 3x3 stem without pooling, for images below about 100 pixels"""
     cell: Literal["rnn", "lstm", "gru"] = "rnn"

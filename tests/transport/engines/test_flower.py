@@ -681,10 +681,13 @@ def app(tmp_path, monkeypatch):
     return tmp_path / "app"
 
 
-def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(app, nodes, tmp_path):
+def test_the_app_runs_in_real_time_goes_on_and_hands_out_the_model(nodes, tmp_path, monkeypatch):
+    init(tmp_path / "app", "--set", "model.norm=batch")  # of which every node gets the statistics
+    monkeypatch.syspath_prepend(str(tmp_path / "app"))
+    monkeypatch.chdir(tmp_path)
     nodes.join(11, partition_id=1, model_out=str(tmp_path / "one.safetensors"), width=2)
     nodes.join(12, partition_id=2, model_out=str(tmp_path / "two.safetensors"))
-    settings = {"config": "config.toml", "out": str(tmp_path / "run"), "rounds": 2}
+    settings = {"out": str(tmp_path / "run"), "rounds": 2}
     first = flower_app.lead(settings, NOTHING, nodes)
     assert [record.clock for record in first.records] == ["wall", "wall"]
     for name, width in (("one", 2), ("two", None)):

@@ -150,15 +150,15 @@ def test_without_mpi4py_it_says_what_to_install(monkeypatch):
 def test_a_run_speaks_with_one_voice_and_every_rank_gets_its_model(tmp_path):
     command = [*HEROES, *RUN, "--rounds", "2", "--out", str(tmp_path / "run")]
     command += ["--set", f"engine.model_out={tmp_path}/rank-{{rank}}.safetensors"]
+    command += ["--set", "model.norm=batch"]  # of which every rank gets the statistics
     narrow = ["-n", "1", "-x", "HEROES_WIDTH=2", *command]
     done = finished("-n", "2", *command, ":", *narrow)
     assert done.returncode == 0, done.stderr
     lines = [line.split("  ")[0] for line in done.stderr.splitlines() if not line.startswith("gamma uses ")]
     assert lines == [f"digits/heroes round {n}/2" for n in (1, 2)]
     assert done.stdout.count("run folder") == 1
-    here = heroes.run(
-        heroes.recipes.digits(rounds=2).changed({**SMALL, "engine.name": "in_process"}), out=tmp_path / "here"
-    )
+    changes = {**SMALL, "engine.name": "in_process", "model.norm": "batch"}
+    here = heroes.run(heroes.recipes.digits(rounds=2).changed(changes), out=tmp_path / "here")
     for file in ("records.jsonl", "model.safetensors"):
         assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "here" / file).read_bytes()
     for rank, width in enumerate([4, 4, 2]):

@@ -143,9 +143,8 @@ def _keep(prepare: Prepare, message: Message, context: Context) -> Message:
         values = values_of(message.content)
         trainer, _ = _settled(prepare, context, str(values["config"]))
         path, width = Path(str(context.node_config["model-out"])), int(values["width"])
-        write_model(
-            trainer.family, width, tensors_of(message.content, "tensors", _shapes(trainer, width)), path
-        )
+        shapes = {**_shapes(trainer, width), **trainer.family.kept_shapes(width)}
+        write_model(trainer.family, width, tensors_of(message.content, "tensors", shapes), path)
     except Exception as error:  # whatever it is, the server should hear of it
         return Message(content({"error": said(error)}), reply_to=message)
     return Message(content({"kept": True}), reply_to=message)
