@@ -7,8 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-import heroes
-from heroes import recipes
 from heroes.models import MODELS, SAMPLES
 from heroes.models.family import COMPOSED, Family
 from heroes.models.sizes import by_layer, by_width

@@ -82,7 +82,7 @@ def test_workers_give_the_same_bits(ended, tmp_path) -> None:
         assert (tmp_path / "run" / file).read_bytes() == (ended.folder / file).read_bytes()
 
 
-def test_a_run_is_loaded_with_its_statistics_also_where_the_data_is_gone(ended, tmp_path, monkeypatch) -> None:
+def test_a_run_is_loaded_with_its_statistics_also_where_the_data_is_gone(ended, monkeypatch) -> None:
     monkeypatch.setattr("heroes.assemble.serving._data", lambda *_: pytest.fail("the data was read"))
     for width in ended.widths:
         mine, loaded = (one.model(width).state_dict() for one in (ended, heroes.load(ended.folder)))
