@@ -81,6 +81,7 @@ class Assignment:
     nonce: int = 0  # whoever answers must know it
     up_bits: int | None = None  # of a value on its way up; None is what the configuration says
     up_share: float | None = None  # of a change's values that travel up, the largest; None likewise
+    batch: float = 1.0  # examples of a step, as a multiple of training.batch_size, rounded down
 
     @property
     def compute_seconds(self) -> float:
@@ -246,6 +247,7 @@ class ClientRecord:
     pause_seconds: float = 0.0  # Flower's, between two looks; part of the transfer if nobody measured
     memory: int | None = None  # bytes that all processes of a deployed client's node held; None: not known
     name: str = ""  # of its node, if it has one
+    batch: float = 1.0  # examples of a step, as a multiple of training.batch_size
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -315,6 +317,15 @@ def test_a_share_smaller_than_a_batch_is_trained_on_whole(world, family, example
     assert all(torch.equal(small.tensors[name], exact.tensors[name]) for name in small.tensors)
     assert (small.loss, small.measured) == (exact.loss, exact.measured)
     assert small.measured["variance"] == pytest.approx(0.0, abs=1e-9)  # every probe is the whole share
+
+
+def test_a_task_may_ask_for_larger_batches(world, family, examples):
+    given = world.assignment(selection=WHOLE, tau=2)
+    task, larger = (Task(replace(given, batch=batch), family.initial(1), 1) for batch in (1.0, 1.59))
+    found = Trainer(family, LocalSettings(batch_size=10)).train(larger, examples, EVERYONE)
+    exact = Trainer(family, LocalSettings(batch_size=15)).train(task, examples, EVERYONE)
+    assert found.loss == exact.loss
+    assert all(torch.equal(found.tensors[name], exact.tensors[name]) for name in found.tensors)
 
 
 @pytest.mark.parametrize("train_in", ["dense", "factors"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes.messages import Cohort, Selection
-from heroes.planning.loads import Costs, assignments, load_of, widths_afforded
+from heroes.planning.loads import Costs, assignments, filled, load_of, widths_afforded
 
 COHORT = Cohort(
     clients=np.array([7, 2]),
@@ -74,6 +74,24 @@ def test_nobody_is_a_straggler_unless_said_so(world):
     load = load_of(COHORT, WIDTHS, world.costs())
     given = assignments(1, COHORT, load, 0.1, [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())], [1, 1])
     assert [a.straggler for a in given] == [False, False]
+
+
+def test_batches_that_fill_a_round_by_hand(world):
+    """One ends after 0.1371 s (4 steps of 0.015), the other after 0.0442 s (3 of 0.01). Of the time that it
+    would wait it is given 0.01 s, what one more step takes.
+    """
+    load = load_of(COHORT, WIDTHS, world.costs())
+    selections = [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())]
+    given = assignments(1, COHORT, load, 0.1, selections, [4, 3])
+    assert filled(given, patience=1.0) == given
+    last, first = filled(given, patience=0.05)
+    assert last == given[0]
+    assert first.batch == pytest.approx(4 / 3)
+    assert first.compute_seconds == pytest.approx(0.04)
+    near = replace(given[0], client=8, transfer_seconds=given[0].transfer_seconds - 0.012)
+    assert filled((given[0], near), 0.05) == (given[0], near)  # it would wait, but not for long
+    (_, full) = filled((given[0], near), 0.01)
+    assert (full.batch, full.seconds) == (pytest.approx(1.2), pytest.approx(given[0].seconds))
 
 
 def test_a_width_goes_by_the_usual_speed_whatever_today_is_like(world):

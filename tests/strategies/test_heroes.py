@@ -398,12 +398,36 @@ def test_the_steps_can_be_those_that_bring_the_most_progress_a_second(world):
     assert plan.facts["tau_star"] == pytest.approx(np.sqrt(30 / 0.1 * nu / mu))
 
 
-def test_where_whole_steps_would_make_clients_wait_the_round_becomes_a_little_shorter_or_longer(world):
-    def waiting(plan):
-        ends = np.array([a.seconds for a in plan.assignments])
-        return 1 - ends.mean() / ends.max()
+def waiting(plan):
+    ends = np.array([a.seconds for a in plan.assignments])
+    return 1 - ends.mean() / ends.max()
 
-    calm, strict = (by_default(world, one_pass=0.4, patience=share) for share in (0.05, 1.0))
+
+def test_where_whole_steps_would_make_clients_wait_they_take_larger_batches(world):
+    filling, idling = (by_default(world, one_pass=0.8, patience=share) for share in (0.05, 1.0))
+    full, idle = (strategy.assign(strategy.begin(0), MIXED) for strategy in (filling, idling))
+    assert waiting(idle) > 0.05
+    assert waiting(full) < 0.03  # the slowest is late by more than a step of the fastest
+    assert {a.batch for a in idle.assignments} == {1.0}
+    assert max(a.seconds for a in full.assignments) == pytest.approx(max(a.seconds for a in idle.assignments))
+    assert [a.tau for a in full.assignments] == [a.tau for a in idle.assignments]
+    assert min(a.batch for a in full.assignments) == 1.0 < max(a.batch for a in full.assignments) <= 1.5
+    long = by_default(world, one_pass=9.0)
+    assert {a.batch for a in long.assign(long.begin(0), MIXED).assignments} == {1.0}
+
+
+def test_clients_that_all_do_the_same_steps_wait_as_they_do(world):
+    same = by_default(world, adaptive_tau=False)
+    plan = same.assign(same.begin(0), MIXED)
+    assert waiting(plan) > 0.05
+    assert {a.batch for a in plan.assignments} == {1.0}
+    assert "fill" in same.idle
+    assert "fill" in by_default(world, patience=1.0).idle
+    assert "fill" not in by_default(world).idle
+
+
+def test_where_whole_steps_would_make_clients_wait_the_round_can_become_a_little_shorter_or_longer(world):
+    calm, strict = (by_default(world, one_pass=0.4, patience=share, fill=False) for share in (0.05, 1.0))
     plans = [strategy.assign(strategy.begin(0), MIXED) for strategy in (calm, strict)]
     assert waiting(plans[0]) < waiting(plans[1])
     assert (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,6 +146,11 @@ def nothing(self: Strategy, *_: Any) -> Any:
     return None
 
 
+def no_batches(self: Strategy, state: ServerState[Any], cohort: Any) -> Any:
+    plan = SameTau.assign(self, state, cohort)  # type: ignore[arg-type]
+    return replace(plan, assignments=tuple(replace(a, batch=0.0) for a in plan.assignments))
+
+
 def not_finite(self: Strategy, state: ServerState[Any], plan: Any, answers: Any) -> Any:
     list(answers)
     broken = {name: torch.full_like(tensor, math.nan) for name, tensor in state.tensors.items()}
@@ -165,6 +171,11 @@ def not_finite(self: Strategy, state: ServerState[Any], plan: Any, answers: Any)
             "assign",
             nothing,
             r"assign\(\) of the strategy 'odd' gave a NoneType in round 1; it should give a Plan",
+        ),
+        (
+            "assign",
+            no_batches,
+            r"assign\(\) of the strategy 'odd' gave client \d+ batch 0\.0 in round 1; it should be above 0",
         ),
         ("aggregate", fails, r"the strategy 'odd' failed in aggregate\(\) of round 1: KeyError: 'lost'"),
         (

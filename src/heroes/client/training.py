@@ -98,7 +98,8 @@ class Trainer:
         labels = tuple(torch.unique(targets).tolist()) if settings.mask_absent_labels else ()
         with own_randomness(task.seed):
             rng = np.random.default_rng(task.seed)
-            batches = draw_batches(share, settings.batch_size, assignment.tau, rng)
+            size = max(1, int(settings.batch_size * assignment.batch))
+            batches = draw_batches(share, size, assignment.tau, rng)
             probes = draw_batches(
                 share, settings.batch_size, settings.probes if assignment.probes else 0, rng
             )

@@ -138,3 +138,21 @@ def assignments(
         )
         for client, device, selection, tau, straggler, step, probe, transfer, down, up in each
     )
+
+
+def filled(given: Sequence[Assignment], patience: float) -> tuple[Assignment, ...]:
+    """The same with larger batches for clients that would be done before the last, by at most what one more
+    step would take; if clients would wait for more than `patience` of the round, in the mean.
+
+    Nobody can do part of a step, and where few fit into a round much of it would be waited for.
+    """
+    ends = np.array([a.seconds for a in given])
+    if ends.mean() >= (1 - patience) * ends.max():
+        return tuple(given)
+    return tuple(_longer(a, min(float(ends.max()) - a.seconds, a.step_seconds)) for a in given)
+
+
+def _longer(a: Assignment, seconds: float) -> Assignment:
+    """The same with steps that take so many seconds longer together."""
+    batch = 1 + seconds / (a.tau * a.step_seconds)
+    return replace(a, batch=batch, step_seconds=batch * a.step_seconds)

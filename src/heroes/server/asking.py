@@ -53,6 +53,11 @@ def assigned(strategy: Strategy[Any], state: ServerState[Any], cohort: Cohort) -
                 f"{a.selection.width!r} {when}; tau should be a whole number from 1 on, the width one of "
                 f"{', '.join(map(str, strategy.widths))}"
             )
+        if not (isinstance(a.batch, int | float) and 0 < a.batch < math.inf):
+            raise TrainingError(
+                f"assign() of the strategy {strategy.name!r} gave client {a.client} batch {a.batch!r} "
+                f"{when}; it should be above 0, where 1 is training.batch_size"
+            )
         if a.up_bits not in (None, *UP_BITS) or not (a.up_share is None or 0 < a.up_share <= 1):
             raise TrainingError(
                 f"assign() of the strategy {strategy.name!r} gave client {a.client} up_bits {a.up_bits!r} "

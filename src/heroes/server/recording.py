@@ -148,6 +148,7 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         pause_seconds=spent.pausing,
         memory=spent.memory,
         name=spent.name,
+        batch=a.batch,
     )
 
 

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from heroes.fields import NotNegative, Positive, Share, Whole
 from heroes.messages import Cohort, Facts, Floats, Integers, Plan, ServerState, Tensors
 from heroes.planning.belief import believed
-from heroes.planning.loads import Load, assignments
+from heroes.planning.loads import Load, assignments, filled
 from heroes.planning.pacing import (
     Deadline,
     Estimates,
@@ -112,8 +112,10 @@ class Heroes(Strategy):
     narrower slice; 0 looks at its compute alone
     """
     patience: Share = 0.05
-    """share of a round that clients may wait, in the mean; one in which they would wait longer becomes up to
-    25 % shorter or longer, whichever lets them wait least; 1 leaves it as it is
+    """share of a round that clients may wait, in the mean, before something is done about it; 1 lets them"""
+    fill: bool = True
+    """what is done: larger batches for those who would wait; if not, the round becomes up to 25 % shorter or
+    longer, whichever lets them wait least
     """
     by_steps: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """how steps weigh in the mean: a change is taken times (its steps / the usual number)^by_steps; 0 is
@@ -154,7 +156,7 @@ class Heroes(Strategy):
         "evaluation.lookback": 0.1,
     }
     tries: ClassVar = {"model.rank_ratio": (0.25, 0.5, 1.0)}
-    absent: ClassVar = {"any_width": 0.0, "useful": 0.0, "patience": 1.0}
+    absent: ClassVar = {"any_width": 0.0, "useful": 0.0, "patience": 1.0, "fill": False}
 
     @model_validator(mode="after")
     def _tau_in_order(self) -> Self:
@@ -194,7 +196,8 @@ class Heroes(Strategy):
     def idle(self) -> frozenset[str]:
         used = {"thrifty": {"thrift"}, "progress": {"drift", "passes"}}
         read = used.get(self.pace, set()) if self.adaptive_tau else set()
-        return frozenset({"thrift", "drift", "passes"} - read)
+        read |= {"fill"} if self.adaptive_tau and self.patience < 1 else set()
+        return frozenset({"thrift", "drift", "passes", "fill"} - read)
 
     @property
     def steps_key(self) -> str | None:
@@ -224,6 +227,8 @@ class Heroes(Strategy):
         selections, taus = zip(*chosen, strict=True)
         late = steps.straggler.tolist()
         given = assignments(state.round + 1, cohort, load, rate, selections, taus, late, probing)
+        if self.fill and seconds is not None:
+            given = filled(given, self.patience)
         facts = {
             "tau_star": pace.tau,
             "rounds_left": pace.rounds,
@@ -279,7 +284,9 @@ class Heroes(Strategy):
             middle = np.median if self._by_progress else np.mean  # one slow link sets nobody's pace
             chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)))
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
-            return chosen, Deadline(calmest(load.mu, load.nu, seconds, limits, self.patience))
+            if not self.fill:
+                seconds = calmest(load.mu, load.nu, seconds, limits, self.patience)
+            return chosen, Deadline(seconds)
         paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
         if paces[0].rule in ("time", "thrifty", "progress"):  # else the pace does not depend on the client
             paces = [

@@ -49,7 +49,7 @@ from heroes.strategies.registry import PAPER
 from heroes.transport.engines import flower
 from heroes.transport.engines.flower import FlowerEngine, client_app, engine
 from heroes.transport.engines.flower.client import age
-from heroes.transport.engines.flower.messages import content, joined, order_of, tensors_of, values_of
+from heroes.transport.engines.flower.messages import content, joined, order_of, task_of, tensors_of, values_of
 
 SMALL = {"federation.clients": 8, "federation.cohort": 3, "federation.rounds": 2, "training.device": "cpu"}
 NOTHING = flower_app.Parts()  # of our own
@@ -168,6 +168,17 @@ def test_local_nodes_give_the_bits_of_one_client_after_the_other(tiny, bits):
 
 
 # what travels
+
+
+@pytest.mark.parametrize("fineness", [{}, {"batch": 1.25, "up_bits": 4, "up_share": 0.5}])
+def test_a_task_says_all_that_a_client_needs(world, fineness):
+    given = world.assignment(client=3, nonce=9, **fineness)
+    read = task_of(order_of(Task(given, {}, 7)), {})
+    assert read.seed == 7
+    told = ("round", "client", "tau", "learning_rate", "probes", "nonce", "up_bits", "up_share", "batch")
+    for name in told:
+        assert getattr(read.assignment, name) == getattr(given, name)
+    assert read.assignment.selection.width == given.selection.width
 
 
 @pytest.mark.parametrize("bits", [32, 8])

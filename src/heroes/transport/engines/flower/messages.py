@@ -107,6 +107,7 @@ def order_of(task: Task) -> dict[str, Any]:
     a = task.assignment
     values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
     values |= {key: found for key in _FINENESS if (found := getattr(a, key)) is not None}
+    values |= {"batch": a.batch} if a.batch != 1 else {}
     return {**values, "width": a.selection.width, "seed": task.seed}
 
 
@@ -156,5 +157,6 @@ def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
         nonce=values["nonce"],
         up_bits=values.get("up_bits"),
         up_share=values.get("up_share"),
+        batch=values.get("batch", 1.0),
     )
     return Task(assignment, tensors, values["seed"])
