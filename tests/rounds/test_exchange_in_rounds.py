@@ -101,7 +101,7 @@ def test_the_clock_counts_the_packed_bytes(world, name):
     assert [c.transfer_seconds for c in entry.clients] == pytest.approx(moved)
     assert entry.duration == pytest.approx(max(a.seconds for a in plan))
     _, exact = run_round(full, full.strategy.begin(0))
-    steps = [[c.compute_seconds / c.tau for c in each.clients] for each in (exact, entry)]
+    steps = [[c.compute_seconds / c.tau / c.batch for c in each.clients] for each in (exact, entry)]
     assert steps[0] == pytest.approx(steps[1])
     assert entry.bytes_down < 0.5 * exact.bytes_down
     extras = len(plan) * sum(extra.nbytes(()) for extra in few.sends)  # they travel as they are

@@ -188,14 +188,14 @@ def test_the_field_has_every_strategy_the_fastest_first(store: Store) -> None:
 
 def test_the_ablation_says_what_harms_and_what_helps(store: Store) -> None:
     plan = plan_of("ablation")
-    slow = {"blocks by counters: free": 20.0, "4 bits up": 5.0}
+    slow = {"blocks by counters: free": 20.0, "8 bits both ways": 5.0}
     for row in plans.rows(plan):
         for config in row.configs:
             if store.find(config) is None:
                 keep(store, config, seconds=slow.get(row.label, 10.0))
     told = list(ablation.lines(list(chapters(plan, store))))
     assert "- **Harm**: blocks by counters: free (2.00x the time, +0.0 points)." in told
-    assert "- **Help**: 4 bits up (0.50x the time, +0.0 points)." in told
+    assert "- **Help**: 8 bits both ways (0.50x the time, +0.0 points)." in told
     assert any(line.startswith("- **Make no difference") for line in told)
 
 
