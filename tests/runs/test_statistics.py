@@ -12,6 +12,7 @@ from torch.nn import functional as F
 import heroes
 from heroes import recipes
 from heroes.client.gathering import Gathering
+from heroes.data import DrawnShares, FederatedData, Shares, WholeShares
 from heroes.data.digits import load_digits
 from heroes.errors import ConfigError
 from heroes.models.family import Family
@@ -130,3 +131,16 @@ def test_noise_cannot_protect_what_statistics_are_gathered_from() -> None:
     private = {"privacy.noise": 1.0, "strategy.pace": "constant"}
     with pytest.raises(ConfigError, match=r"privacy\.noise is 1\.0.*use model\.norm = 'group'"):
         heroes.run(CONFIG.changed(private))
+
+
+def test_statistics_are_gathered_from_what_clients_own() -> None:
+    train, test = load_digits()
+    rng = np.random.default_rng(3)
+    few = FederatedData(train, test, Shares.of([np.array([5, 9]), np.array([2, 9])]))
+    assert few.some(10, rng).tolist() == [2, 5, 9]
+    assert set(few.some(2, rng).tolist()) < {2, 5, 9}
+    drawn = DrawnShares(3, 2, 0, Shares.of([np.array([4, 7]), np.array([1])]), lambda *_: np.array([1, 1]))
+    assert FederatedData(train, test, drawn).some(10, rng).tolist() == [1, 4, 7]
+    assert FederatedData(train, test, WholeShares(3, 8)).some(len(train), rng).tolist() == list(
+        range(len(train))
+    )
