@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heroes.messages import Cohort, Selection
-from heroes.planning.loads import Costs, assignments, filled, load_of, widths_afforded
+from heroes.planning.loads import Costs, assignments, fitted, load_of, widths_afforded
 
 COHORT = Cohort(
     clients=np.array([7, 2]),
@@ -83,15 +83,27 @@ def test_batches_that_fill_a_round_by_hand(world):
     load = load_of(COHORT, WIDTHS, world.costs())
     selections = [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())]
     given = assignments(1, COHORT, load, 0.1, selections, [4, 3])
-    assert filled(given, patience=1.0) == given
-    last, first = filled(given, patience=0.05)
+    assert fitted(given, 9.0, patience=1.0) == given
+    last, first = fitted(given, 9.0, patience=0.05)
     assert last == given[0]
     assert first.batch == pytest.approx(4 / 3)
     assert first.compute_seconds == pytest.approx(0.04)
     near = replace(given[0], client=8, transfer_seconds=given[0].transfer_seconds - 0.012)
-    assert filled((given[0], near), 0.05) == (given[0], near)  # it would wait, but not for long
-    (_, full) = filled((given[0], near), 0.01)
+    assert fitted((given[0], near), 9.0, 0.05) == (given[0], near)  # it would wait, but not for long
+    (_, full) = fitted((given[0], near), 9.0, 0.01)
     assert (full.batch, full.seconds) == (pytest.approx(1.2), pytest.approx(given[0].seconds))
+
+
+def test_batches_of_those_who_would_be_late_by_hand(world):
+    """After 0.1071 s the first has done half of its 4 steps of 0.015 s; no batch is less than a quarter."""
+    load = load_of(COHORT, WIDTHS, world.costs())
+    selections = [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())]
+    given = assignments(1, COHORT, load, 0.1, selections, [4, 3], [True, False])
+    late, early = fitted(given, 0.1071, patience=0.05)
+    assert (late.batch, late.seconds, late.straggler) == (pytest.approx(0.5), pytest.approx(0.1071), False)
+    assert early.batch == pytest.approx(4 / 3)
+    latest, _ = fitted(given, 0.05, patience=0.05)
+    assert (latest.batch, latest.straggler) == (0.25, True)
 
 
 def test_a_width_goes_by_the_usual_speed_whatever_today_is_like(world):

@@ -11,6 +11,8 @@ from heroes.errors import TrainingError, printable
 from heroes.messages import Assignment, Cohort, Floats, Integers, Selection
 from heroes.planning.pacing import affordable_widths
 
+_LEAST_BATCH = 0.25  # of a batch, for a client that would be late
+
 
 @dataclass(frozen=True)
 class LearningRate:
@@ -140,19 +142,23 @@ def assignments(
     )
 
 
-def filled(given: Sequence[Assignment], patience: float) -> tuple[Assignment, ...]:
-    """The same with larger batches for clients that would be done before the last, by at most what one more
-    step would take; if clients would wait for more than `patience` of the round, in the mean.
+def fitted(given: Sequence[Assignment], seconds: float, patience: float) -> tuple[Assignment, ...]:
+    """The same with batches that let all end with the last, but not after so many `seconds`; if else clients
+    would wait for more than `patience` of the round, in the mean.
 
-    Nobody can do part of a step, and where few fit into a round much of it would be waited for.
+    Nobody can do part of a step, and where few fit into a round much of it would be waited for. Who would be
+    done early takes larger batches, by at most what one more step would take; who would be late takes smaller
+    ones, a quarter of them at least.
     """
     ends = np.array([a.seconds for a in given])
     if ends.mean() >= (1 - patience) * ends.max():
         return tuple(given)
-    return tuple(_longer(a, min(float(ends.max()) - a.seconds, a.step_seconds)) for a in given)
+    end = min(float(ends.max()), seconds)
+    return tuple(_fitted(a, min(end - a.seconds, a.step_seconds)) for a in given)
 
 
-def _longer(a: Assignment, seconds: float) -> Assignment:
-    """The same with steps that take so many seconds longer together."""
-    batch = 1 + seconds / (a.tau * a.step_seconds)
-    return replace(a, batch=batch, step_seconds=batch * a.step_seconds)
+def _fitted(a: Assignment, more: float) -> Assignment:
+    """The same with steps that take so many seconds more together, or less."""
+    batch = max(1 + more / (a.tau * a.step_seconds), _LEAST_BATCH)
+    late = a.straggler and batch == _LEAST_BATCH
+    return replace(a, batch=batch, step_seconds=batch * a.step_seconds, straggler=late)

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from heroes.fields import NotNegative, Positive, Share, Whole
 from heroes.messages import Cohort, Facts, Floats, Integers, Plan, ServerState, Tensors
 from heroes.planning.belief import believed
-from heroes.planning.loads import Load, assignments, filled
+from heroes.planning.loads import Load, assignments, fitted
 from heroes.planning.pacing import (
     Deadline,
     Estimates,
@@ -114,8 +114,8 @@ class Heroes(Strategy):
     patience: Share = 0.05
     """share of a round that clients may wait, in the mean, before something is done about it; 1 lets them"""
     fill: bool = True
-    """what is done: larger batches for those who would wait; if not, the round becomes up to 25 % shorter or
-    longer, whichever lets them wait least
+    """what is done: larger batches for who would be done early, smaller ones for who would be late; if not,
+    the round becomes up to 25 % shorter or longer, whichever lets clients wait least
     """
     by_steps: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """how steps weigh in the mean: a change is taken times (its steps / the usual number)^by_steps; 0 is
@@ -228,7 +228,7 @@ class Heroes(Strategy):
         late = steps.straggler.tolist()
         given = assignments(state.round + 1, cohort, load, rate, selections, taus, late, probing)
         if self.fill and seconds is not None:
-            given = filled(given, self.patience)
+            given = fitted(given, seconds, self.patience)
         facts = {
             "tau_star": pace.tau,
             "rounds_left": pace.rounds,
@@ -283,7 +283,8 @@ class Heroes(Strategy):
         if self.deadline == "mean":
             middle = np.median if self._by_progress else np.mean  # one slow link sets nobody's pace
             chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)))
-            seconds = mean_deadline(load.mu, load.nu, chosen.tau, limits.tau_min, limits.tau_max)
+            least = 0 if self.fill else limits.tau_min  # else smaller batches let all be done by then
+            seconds = mean_deadline(load.mu, load.nu, chosen.tau, least, limits.tau_max)
             if not self.fill:
                 seconds = calmest(load.mu, load.nu, seconds, limits, self.patience)
             return chosen, Deadline(seconds)
