@@ -14,7 +14,7 @@ from heroes import recipes
 from heroes.client.gathering import Gathering
 from heroes.data import DrawnShares, FederatedData, Shares, WholeShares
 from heroes.data.digits import load_digits
-from heroes.errors import ConfigError
+from heroes.errors import ConfigError, TrainingError
 from heroes.models.family import Family
 from heroes.models.statistics import at_hand, keepers
 
@@ -61,6 +61,14 @@ def test_statistics_are_those_of_the_inputs_by_hand() -> None:
     torch.testing.assert_close(kept["1.running_var"], outputs.var((0, 2, 3)))
     assert tuple(kept) == family.kept_names
     assert {name: tuple(tensor.shape) for name, tensor in kept.items()} == family.kept_shapes(2)
+
+
+def test_a_model_that_fails_where_they_are_gathered_is_told_in_a_sentence() -> None:
+    family = Family(lambda w: nn.Sequential(nn.Linear(3, 2 * w), nn.BatchNorm1d(2 * w)), 2)
+    with pytest.raises(
+        TrainingError, match=r"the model could not be tested: .*more than 1 value per channel"
+    ):
+        Gathering(family, torch.ones(1, 3))(family.initial_weights(0), 2)
 
 
 def test_only_batch_norms_take_the_batch_at_hand_where_nothing_is_trained() -> None:

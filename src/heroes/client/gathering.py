@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from heroes.client.evaluation import testing
 from heroes.client.training import one_thread
 from heroes.messages import Tensors
 from heroes.models.family import Family
@@ -27,7 +28,7 @@ class Gathering:
         norms = keepers(module)
         for norm in norms.values():
             norm.momentum = 1.0  # nothing of before
-        with one_thread():
+        with one_thread(), testing():
             local.exactly(self.inputs)
         found = (getattr(norm, name) for norm in norms.values() for name in KEPT)
         return dict(zip(kept_names(module), (value.cpu() for value in found), strict=True))
