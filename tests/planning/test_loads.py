@@ -76,34 +76,42 @@ def test_nobody_is_a_straggler_unless_said_so(world):
     assert [a.straggler for a in given] == [False, False]
 
 
-def test_batches_that_fill_a_round_by_hand(world):
-    """One ends after 0.1371 s (4 steps of 0.015), the other after 0.0442 s (3 of 0.01). Of the time that it
-    would wait it is given 0.01 s, what one more step takes.
-    """
-    load = load_of(COHORT, WIDTHS, world.costs())
-    selections = [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())]
-    given = assignments(1, COHORT, load, 0.1, selections, [4, 3])
-    assert fitted(given, 9.0, patience=1.0) == given
-    last, first = fitted(given, 9.0, patience=0.05)
-    assert last == given[0]
-    assert first.batch == pytest.approx(4 / 3)
-    assert first.compute_seconds == pytest.approx(0.04)
-    near = replace(given[0], client=8, transfer_seconds=given[0].transfer_seconds - 0.012)
-    assert fitted((given[0], near), 9.0, 0.05) == (given[0], near)  # it would wait, but not for long
-    (_, full) = fitted((given[0], near), 9.0, 0.01)
-    assert (full.batch, full.seconds) == (pytest.approx(1.2), pytest.approx(given[0].seconds))
-
-
-def test_batches_of_those_who_would_be_late_by_hand(world):
-    """After 0.1071 s the first has done half of its 4 steps of 0.015 s; no batch is less than a quarter."""
+def test_steps_and_batches_that_fit_a_round_by_hand(world):
+    """One ends after 0.1371 s (4 steps of 0.015), the other after 0.0442 s (3 of 0.01)."""
     load = load_of(COHORT, WIDTHS, world.costs())
     selections = [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())]
     given = assignments(1, COHORT, load, 0.1, selections, [4, 3], [True, False])
-    late, early = fitted(given, 0.1071, patience=0.05)
-    assert (late.batch, late.seconds, late.straggler) == (pytest.approx(0.5), pytest.approx(0.1071), False)
-    assert early.batch == pytest.approx(4 / 3)
-    latest, _ = fitted(given, 0.05, patience=0.05)
+    assert fitted(given, 0.13, 1.0, 9) == given
+    late, early = fitted(given, 0.1071, 0.05, 9)
+    assert (late.tau, late.batch, late.straggler) == (4, pytest.approx(0.5), False)
+    assert late.seconds == pytest.approx(0.1071)
+    assert (early.tau, early.batch) == (4, 1.5)  # more would be another matter
+    latest, _ = fitted(given, 0.05, 0.05, 9)
     assert (latest.batch, latest.straggler) == (0.25, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "tau", "batch"),
+    [(0.004, 3, 3.4 / 3), (0.006, 4, 3.6 / 4), (0.0, 3, 1.0), (-0.004, 3, 2.6 / 3)],
+)
+def test_the_nearest_number_of_steps_is_done(world, more, tau, batch):
+    load = load_of(COHORT, WIDTHS, world.costs())
+    selections = [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())]
+    given = assignments(1, COHORT, load, 0.1, selections, [4, 3])
+    seconds = given[1].seconds + more
+    found = fitted(given, seconds, 0.05, 9)[1]
+    assert (found.tau, found.batch) == (tau, pytest.approx(batch))
+    assert found.seconds == pytest.approx(seconds)
+    assert fitted(given, seconds, 0.05, 3)[1].tau == 3  # no more than may be
+
+
+def test_who_would_not_wait_for_long_does_what_it_would(world):
+    load = load_of(COHORT, WIDTHS, world.costs())
+    selections = [Selection(3, (0, 1, 2), ()), Selection(1, (0,), ())]
+    first, _ = assignments(1, COHORT, load, 0.1, selections, [4, 3])
+    near = replace(first, client=8, transfer_seconds=first.transfer_seconds - 0.012)
+    assert fitted((first, near), first.seconds, 0.05, 9) == (first, near)
+    assert fitted((first, near), first.seconds, 0.01, 9)[1].seconds == pytest.approx(first.seconds)
 
 
 def test_a_width_goes_by_the_usual_speed_whatever_today_is_like(world):

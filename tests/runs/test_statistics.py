@@ -65,9 +65,7 @@ def test_statistics_are_those_of_the_inputs_by_hand() -> None:
 
 def test_a_model_that_fails_where_they_are_gathered_is_told_in_a_sentence() -> None:
     family = Family(lambda w: nn.Sequential(nn.Linear(3, 2 * w), nn.BatchNorm1d(2 * w)), 2)
-    with pytest.raises(
-        TrainingError, match=r"could not be tested: .*more than 1 value per channel"
-    ):
+    with pytest.raises(TrainingError, match=r"could not be tested: .*more than 1 value per channel"):
         Gathering(family, torch.ones(1, 3))(family.initial_weights(0), 2)
 
 

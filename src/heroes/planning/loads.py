@@ -11,7 +11,7 @@ from heroes.errors import TrainingError, printable
 from heroes.messages import Assignment, Cohort, Floats, Integers, Selection
 from heroes.planning.pacing import affordable_widths
 
-_LEAST_BATCH = 0.25  # of a batch, for a client that would be late
+_BATCHES = 0.25, 1.5  # what may become of a batch, so that a client is done in time
 
 
 @dataclass(frozen=True)
@@ -142,23 +142,26 @@ def assignments(
     )
 
 
-def fitted(given: Sequence[Assignment], seconds: float, patience: float) -> tuple[Assignment, ...]:
-    """The same with batches that let all end with the last, but not after so many `seconds`; if else clients
-    would wait for more than `patience` of the round, in the mean.
+def fitted(
+    given: Sequence[Assignment], seconds: float, patience: float, tau_max: int
+) -> tuple[Assignment, ...]:
+    """The same with steps and batches that let all end after so many `seconds`; if else clients would wait
+    for more than `patience` of the round, in the mean.
 
-    Nobody can do part of a step, and where few fit into a round much of it would be waited for. Who would be
-    done early takes larger batches, by at most what one more step would take; who would be late takes smaller
-    ones, a quarter of them at least.
+    Nobody can do part of a step, and where few fit into a round much of it would be waited for. So everyone
+    does the whole number of steps that is nearest to what fits, with batches that are larger or smaller by as
+    much as it takes, down to a quarter and up to half as large again.
     """
     ends = np.array([a.seconds for a in given])
     if ends.mean() >= (1 - patience) * ends.max():
         return tuple(given)
-    end = min(float(ends.max()), seconds)
-    return tuple(_fitted(a, min(end - a.seconds, a.step_seconds)) for a in given)
+    return tuple(_fitted(a, seconds - a.seconds, tau_max) for a in given)
 
 
-def _fitted(a: Assignment, more: float) -> Assignment:
-    """The same with steps that take so many seconds more together, or less."""
-    batch = max(1 + more / (a.tau * a.step_seconds), _LEAST_BATCH)
-    late = a.straggler and batch == _LEAST_BATCH
-    return replace(a, batch=batch, step_seconds=batch * a.step_seconds, straggler=late)
+def _fitted(a: Assignment, left: float, tau_max: int) -> Assignment:
+    """The same for a client that has so many seconds more than its steps take, or less."""
+    tau = a.tau + (left >= a.step_seconds / 2 and a.tau < tau_max)
+    smallest, largest = _BATCHES
+    batch = min(max((a.tau + left / a.step_seconds) / tau, smallest), largest)
+    late = a.straggler and batch == smallest
+    return replace(a, tau=tau, batch=batch, step_seconds=batch * a.step_seconds, straggler=late)

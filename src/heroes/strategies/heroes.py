@@ -114,8 +114,8 @@ class Heroes(Strategy):
     patience: Share = 0.05
     """share of a round that clients may wait, in the mean, before something is done about it; 1 lets them"""
     fill: bool = True
-    """what is done: larger batches for who would be done early, smaller ones for who would be late; if not,
-    the round becomes up to 25 % shorter or longer, whichever lets clients wait least
+    """what is done: batches become larger or smaller, so that all end together; if not, the round becomes up
+    to 25 % shorter or longer, whichever lets clients wait least
     """
     by_steps: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """how steps weigh in the mean: a change is taken times (its steps / the usual number)^by_steps; 0 is
@@ -228,7 +228,7 @@ class Heroes(Strategy):
         late = steps.straggler.tolist()
         given = assignments(state.round + 1, cohort, load, rate, selections, taus, late, probing)
         if self.fill and seconds is not None:
-            given = fitted(given, seconds, self.patience)
+            given = fitted(given, seconds, self.patience, self.tau_max)
         facts = {
             "tau_star": pace.tau,
             "rounds_left": pace.rounds,
