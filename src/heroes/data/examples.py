@@ -204,7 +204,7 @@ class FederatedData:
             )
 
     def some(self, count: int, rng: np.random.Generator) -> Integers:
-        """The numbers of so many examples that clients own, drawn by `rng`; all if there are no more."""
+        """The numbers of `count` examples that clients own, drawn by `rng`; all if there are no more."""
         owned = np.arange(len(self.train))
         if not isinstance(self.shares, WholeShares):
             shares = self.shares.by_class if isinstance(self.shares, DrawnShares) else self.shares
