@@ -196,7 +196,7 @@ def test_width_one_is_plain_averaging_of_a_composed_model() -> None:
 
 
 def test_the_default_federation_learns() -> None:
-    """Twelve rounds of the default reach what a shared model must; `make run` goes on to 40."""
+    """Sixteen rounds of the default reach what a shared model must; `make run` goes on to 40."""
     assert (heroes.run(heroes.recipes.digits(rounds=16)).summary().accuracy or 0) > 0.85
 
 
