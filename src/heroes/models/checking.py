@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from heroes.errors import ModelError
 from heroes.models.family import Family, LocalModel
 from heroes.models.parameters import SHARED, Parameter, group_indices, owner_path
-from heroes.models.statistics import keepers
+from heroes.models.statistics import full_name, keepers
 
 Trace = list[tuple[str, Tensor]]
 """what layers put out, in the order in which they were called; the whole model last, under an empty path"""
@@ -29,7 +29,7 @@ Trace = list[tuple[str, Tensor]]
 @contextmanager
 def same_buffers(module: nn.Module) -> Iterator[None]:
     """ModelError if what happens inside changes a buffer of the module that is not a batch norm's."""
-    free = {f"{path}.{name}" if path else name for path, m in keepers(module).items() for name in m._buffers}
+    free = {full_name(path, name) for path, norm in keepers(module).items() for name in norm._buffers}
     before = {path: None if value is None else value.clone() for path, value in buffers(module).items()}
     yield
     for path, now in buffers(module).items():
@@ -45,7 +45,7 @@ def same_buffers(module: nn.Module) -> Iterator[None]:
 def buffers(module: nn.Module) -> dict[str, Tensor | None]:
     """All buffers by path, those that are None as well."""
     return {
-        f"{path}.{name}" if path else name: value
+        full_name(path, name): value
         for path, inside in module.named_modules()
         for name, value in inside._buffers.items()
     }

@@ -20,7 +20,7 @@ from torch.nn.utils import parametrize
 from heroes.messages import Selection
 from heroes.models import layers
 from heroes.models.parameters import COMPOSED, GROUPED, SHARED, Build, Parameter, built, detect, group_indices
-from heroes.models.statistics import kept_names
+from heroes.models.statistics import full_name, kept_names
 from heroes.slices.blocks import grid_selection
 from heroes.slices.compose import Layout, compose, decompose, empty_factors, initial_factors, mean_square
 from heroes.slices.cuts import Cut, Slice
@@ -44,7 +44,7 @@ class LocalModel:
         self.bases = tuple(bases)
         self.bfloat16 = False
         self._starts = [
-            (holder, name, f"{path}.{name}" if path else name, None if value is None else value.clone())
+            (holder, name, full_name(path, name), None if value is None else value.clone())
             for path, holder in module.named_modules()
             for name, value in holder._buffers.items()
         ]

@@ -22,9 +22,14 @@ def keepers(module: nn.Module) -> dict[str, _BatchNorm]:
     }
 
 
+def full_name(path: str, name: str) -> str:
+    """What `state_dict` calls a tensor of the module at this path."""
+    return f"{path}.{name}" if path else name
+
+
 def kept_names(module: nn.Module) -> tuple[str, ...]:
-    """The names of what they keep, as `state_dict` has them."""
-    return tuple(f"{path}.{name}" if path else name for path in keepers(module) for name in KEPT)
+    """The names of what they keep."""
+    return tuple(full_name(path, name) for path in keepers(module) for name in KEPT)
 
 
 def at_hand(module: nn.Module) -> nn.Module:

@@ -188,6 +188,11 @@ class Heroes(Strategy):
         return self.pace in ("thrifty", "progress")
 
     @property
+    def _fits(self) -> bool:
+        """Whether batches may change so that all end together."""
+        return self.fill and self.patience < 1
+
+    @property
     def limits(self) -> Limits:
         """What tau may be."""
         return Limits(self.tau_first, self.tau_min, self.tau_max)
@@ -196,7 +201,7 @@ class Heroes(Strategy):
     def idle(self) -> frozenset[str]:
         used = {"thrifty": {"thrift"}, "progress": {"drift", "passes"}}
         read = used.get(self.pace, set()) if self.adaptive_tau else set()
-        read |= {"fill"} if self.adaptive_tau and self.patience < 1 else set()
+        read |= {"fill"} if self.adaptive_tau and self.patience < 1 else set()  # as in _fits
         return frozenset({"thrift", "drift", "passes", "fill"} - read)
 
     @property
@@ -227,7 +232,7 @@ class Heroes(Strategy):
         selections, taus = zip(*chosen, strict=True)
         late = steps.straggler.tolist()
         given = assignments(state.round + 1, cohort, load, rate, selections, taus, late, probing)
-        if self.fill and seconds is not None:
+        if self._fits and seconds is not None:
             given = fitted(given, seconds, self.patience, self.tau_max)
         facts = {
             "tau_star": pace.tau,
@@ -283,9 +288,9 @@ class Heroes(Strategy):
         if self.deadline == "mean":
             middle = np.median if self._by_progress else np.mean  # one slow link sets nobody's pace
             chosen = self._pace(state, eta, float(middle(load.mu)), float(middle(load.nu)))
-            least = 0 if self.fill else limits.tau_min  # else smaller batches let all be done by then
+            least = 0 if self._fits else limits.tau_min  # smaller batches let the slowest be done by then
             seconds = mean_deadline(load.mu, load.nu, chosen.tau, least, limits.tau_max)
-            if not self.fill:
+            if not self._fits:
                 seconds = calmest(load.mu, load.nu, seconds, limits, self.patience)
             return chosen, Deadline(seconds)
         paces = [self._pace(state, eta, float(load.mu[0]), float(load.nu[0]))] * len(load.mu)
