@@ -367,6 +367,13 @@ class Clock(Protocol):
     def name(self) -> str:
         """What its seconds are: virtual, or wall."""
 
+    def lived(self, plan: Sequence[Assignment]) -> tuple[Assignment, ...]:
+        """The plan as clients will carry it out, who may stop by their own clocks, if that can be known.
+
+        Args:
+            plan: of this round.
+        """
+
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         """Before a plan is carried out: the clients not to ask, since their updates would be late.
 

@@ -25,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 LARGEST = 1e300  # of a number in a record; sums of many such are still finite
 SHARES = ("accuracy", "f1")  # metrics from 0 to 1, written in percent
+LEAST_PART = 0.25  # of a batch that is worth a step, for a client that goes by its own clock
+_STRETCHED = 2  # how many times its planned steps a client may do that goes by its own clock
 TESTS = 3  # in a row, whose mean must be at a target for it to count as reached
 Facts = Mapping[str, Any]
 """What a strategy wants recorded of a round, by name: numbers, words, and lists or mappings of them."""
@@ -82,10 +84,22 @@ class Assignment:
     up_bits: int | None = None  # of a value on its way up; None is what the configuration says
     up_share: float | None = None  # of a change's values that travel up, the largest; None likewise
     batch: float = 1.0  # examples of a step, as a multiple of training.batch_size, rounded down
+    last: float = 1.0  # share of the last step's batch that it takes
+    until: float | None = None  # it computes so many seconds by its own clock, and tau is a guess; None: tau
+
+    @property
+    def steps(self) -> float:
+        """How many steps it does, of which the last may be part of one."""
+        return self.tau - 1 + self.last
+
+    @property
+    def most_steps(self) -> int:
+        """The most steps that it may do."""
+        return self.tau if self.until is None else _STRETCHED * self.tau
 
     @property
     def compute_seconds(self) -> float:
-        return self.tau * self.step_seconds + self.probe_seconds
+        return self.steps * self.step_seconds + self.probe_seconds
 
     @property
     def seconds(self) -> float:
@@ -127,6 +141,7 @@ class Update:
     extras: Tensors = field(default_factory=dict)
     residuals: Tensors | None = None  # what this rounding left out; stays with the client, does not travel
     nonce: int = 0  # of the assignment it answers
+    steps: float | None = None  # that it did, the last perhaps in part, where this was up to its own clock
 
 
 @dataclass(frozen=True)
@@ -248,6 +263,7 @@ class ClientRecord:
     memory: int | None = None  # bytes that all processes of a deployed client's node held; None: not known
     name: str = ""  # of its node, if it has one
     batch: float = 1.0  # examples of a step, as a multiple of training.batch_size
+    last: float = 1.0  # share of the last step's batch
 
 
 @dataclass(frozen=True)

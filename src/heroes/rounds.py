@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from heroes import seeds
+from heroes.client.training import one_thread
 from heroes.errors import TrainingError
 from heroes.federation import Federation, Stop
 from heroes.messages import (
@@ -69,6 +70,7 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     asked = sample(f, state, number)
     clients = f.fleet.status(asked, state.round + 1, number, state.measured)  # how fast they are today
     plan = stamped(assigned(f.strategy, state, clients), number)  # width, blocks, tau for each
+    plan = replace(plan, assignments=f.clock.lived(plan.assignments))
     wanted = min(f.cohort, len(clients))
     # clients often get the same slice: it is cut once, and told once how it must come back
     sent = lru_cache(maxsize=_SLICES)(lambda selection: as_sent(f, state, selection))
@@ -78,8 +80,11 @@ def try_round(f: Federation, state: ServerState[M], number: int) -> Attempt[M]:
     answers = Pairing(plan.assignments, updates, lambda a: like(a.selection), unchanged)
     left: list[Leftover] = []
     good = screen(f, state, answers, received(f, state, answers, sent, left.append))
-    after, facts = aggregated(f.strategy, state, plan, good)  # local training happens behind this line
-    after = optimise(f, state, after, [held(f, a) for a in plan.assignments if a.client in answers.counted])
+    with one_thread():  # to wake others takes longer than these sums, and they would be in workers' way
+        after, facts = aggregated(f.strategy, state, plan, good)  # local training happens behind this line
+        trained = [held(f, a) for a in plan.assignments if a.client in answers.counted]
+        after = optimise(f, state, after, trained)
+    plan = replace(plan, assignments=answers.done)
     timing = f.clock.elapse(plan.assignments, wanted)
     memory = remembered(f.sampler, state, plan, answers.answered, timing, answers.measured)
     residuals = state.residuals if f.feedback is None else f.feedback.keep(state.residuals, left)

@@ -155,7 +155,7 @@ def engine_parts(
     def flops(assignment: Assignment) -> float:
         width = assignment.selection.width - 1
         probing = 2 * trainer.settings.probes * costs.probe_flops[width] if assignment.probes else 0.0
-        return float(assignment.tau * assignment.batch * costs.step_flops[width] + probing)
+        return float(assignment.steps * assignment.batch * costs.step_flops[width] + probing)
 
     return Parts(
         trainer,

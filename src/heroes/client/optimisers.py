@@ -1,8 +1,8 @@
 """Local optimisers: how a client moves its parameters. What they remember starts from zero in every round.
 
-They are single calls of torch's functional forms; torch's optimiser objects do the same with more Python
-around it. The fused updates count on gradients lying in memory like their parameters, as `backward` leaves
-them. The virtual clock charges a step by the FLOPs of its gradient, whichever optimiser takes it.
+They are single calls of what torch's optimiser objects come to, without the Python around it. The fused
+updates count on gradients lying in memory like their parameters, as `backward` leaves them. The virtual clock
+charges a step by the FLOPs of its gradient, whichever optimiser takes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
-from torch.optim.sgd import sgd
 
 Step = Callable[[float], None]
 
@@ -26,23 +25,24 @@ class Sgd:
     weight_decay: float = 0.0
 
     def begin(self, parameters: Sequence[nn.Parameter]) -> Step:
-        momenta: list[Tensor | None] = [torch.zeros_like(p) for p in parameters]
+        momenta = [torch.zeros_like(p) for p in parameters]
 
+        @torch.no_grad()
         def step(learning_rate: float) -> None:
             reached = _reached(parameters)
-            with torch.no_grad():
-                sgd(
-                    [parameters[n] for n in reached],
-                    _gradients(parameters),
-                    [momenta[n] for n in reached],
-                    fused=_fused(parameters),
-                    weight_decay=self.weight_decay,
-                    momentum=self.momentum,
-                    lr=learning_rate,
-                    dampening=0.0,
-                    nesterov=False,
-                    maximize=False,
-                )
+            # what torch's functional `sgd` comes to after sorting them by device and type, every time anew
+            torch._fused_sgd_(
+                [parameters[n] for n in reached],
+                _gradients(parameters),
+                [momenta[n] for n in reached] if self.momentum else [],
+                weight_decay=self.weight_decay,
+                momentum=self.momentum,
+                lr=learning_rate,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+                is_first_step=False,
+            )
 
         return step
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count, repeat
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from heroes.client.terms import Term
 from heroes.contracts import LocalOptimiser
 from heroes.data.examples import Examples
 from heroes.errors import ExchangeError, said
-from heroes.messages import Assignment, Integers, Lost, Task, Tensors, Update
+from heroes.messages import LEAST_PART, Assignment, Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
 from heroes.models.statistics import at_hand
 from heroes.slices.cuts import cut_out
@@ -96,18 +98,20 @@ class Trainer:
         width = assignment.selection.width
         targets = examples.targets[torch.from_numpy(share)]
         labels = tuple(torch.unique(targets).tolist()) if settings.mask_absent_labels else ()
+        clock = OwnClock(assignment.until)
         with own_randomness(task.seed):
             rng = np.random.default_rng(task.seed)
             size = max(1, int(settings.batch_size * assignment.batch))
-            batches = draw_batches(share, size, assignment.tau, rng)
+            batches = draw_batches(share, size, assignment.most_steps, rng)
+            batches[-1] = part_of(batches[-1], assignment.last)
             probes = draw_batches(
                 share, settings.batch_size, settings.probes if assignment.probes else 0, rng
             )
             probe_batches = [examples.batch(indices, self.device) for indices in probes]
             before = self._probe(width, task.tensors, probe_batches)
             told = Utility(len(share) // len(batches[0])) if settings.utility else None
-            loss, trained = self._descend(
-                task, (examples.batch(i, self.device, rng) for i in batches), labels, told
+            losses, trained = self._descend(
+                task, (examples.batch(i, self.device, rng) for i in clock.watched(batches)), labels, told
             )
             after = self._probe(width, trained, probe_batches)
         answer = self.family.factors(trained, task.tensors) if settings.train_in == "weights" else trained
@@ -116,14 +120,15 @@ class Trainer:
             round=assignment.round,
             tensors=answer,
             samples=len(share),
-            loss=loss,
+            loss=losses / math.ceil(clock.steps),
             measured={
                 **(estimate(before, after) if before and after else {}),
                 **(self._tried(task, answer, examples, share) if settings.tries_coarser else {}),
-                **(told.measured(min(len(share), assignment.tau * len(batches[0]))) if told else {}),
+                **(told.measured(min(len(share), math.ceil(clock.steps) * len(batches[0]))) if told else {}),
             },
             extras=sent_along(settings.sends, Seen(targets, before)),
             nonce=assignment.nonce,
+            steps=None if assignment.until is None else clock.steps,
         )
 
     def packed(self, task: Task, tensors: Tensors) -> tuple[Upload | None, Tensors | None]:
@@ -197,7 +202,7 @@ class Trainer:
     def _descend(
         self, task: Task, batches: Iterator[Batch], labels: tuple[int, ...], told: Utility | None
     ) -> tuple[float, dict[str, Tensor]]:
-        """Run the optimiser; the mean loss over the steps, and the tensors at the end."""
+        """Run the optimiser; the sum of the losses of all steps, and the tensors at the end."""
         settings, assignment = self.settings, task.assignment
         factors = settings.train_in == "factors"
         widest, widths = assignment.selection.width, self._widths(task)
@@ -221,7 +226,7 @@ class Trainer:
             step(assignment.learning_rate)
             for parameter in parameters:
                 parameter.grad = None
-        return float(total) / assignment.tau, model.read()
+        return float(total), model.read()
 
     def _loss(
         self,
@@ -246,10 +251,10 @@ class Trainer:
     def _widths(self, task: Task) -> Iterator[int]:
         """The width of every step."""
         widest, share = task.assignment.selection.width, self.settings.any_width
+        if not share:
+            return repeat(widest)
         rng = np.random.default_rng(seeds.number(task.seed, "widths"))
-        while True:
-            drawn = share > 0 and rng.random() < share
-            yield int(rng.integers(1, widest + 1)) if drawn else widest
+        return (int(rng.integers(1, widest + 1)) if rng.random() < share else widest for _ in count())
 
     def _scores(
         self, model: LocalModel, widest: int, width: int, inputs: Tensor, labels: tuple[int, ...]
@@ -270,6 +275,35 @@ class Trainer:
         whole = {name: p.reshape(model.shapes[name]) for name, p in model.parameters.items()}
         cut = self.family.cut_within(widest, width, "factors" if factors else "weights")
         return part(inputs, cut_out(whole, cut))
+
+
+@dataclass
+class OwnClock:
+    """A client's own clock, which starts when its work does. Without `until` it stops nobody."""
+
+    until: float | None = None
+    steps: float = 0.0  # done so far
+    begun: float = field(default_factory=time.perf_counter)
+
+    def watched(self, batches: Iterable[Integers]) -> Iterator[Integers]:
+        """The batches that there is time for, at least one; of the last perhaps a part."""
+        first = time.perf_counter()
+        for batch in batches:
+            fits = 1.0
+            if self.steps and self.until is not None:
+                now = time.perf_counter()
+                fits = (self.until - (now - self.begun)) * self.steps / (now - first)
+                if fits < LEAST_PART:
+                    return
+            yield part_of(batch, fits)
+            self.steps += min(fits, 1.0)
+            if fits < 1.0:
+                return
+
+
+def part_of(batch: Integers, share: float) -> Integers:
+    """So much of a batch, at least one example."""
+    return batch[: max(1, int(share * len(batch)))]
 
 
 @dataclass

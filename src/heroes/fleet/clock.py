@@ -38,6 +38,10 @@ class VirtualClock:
     def name(self) -> str:
         return "virtual"
 
+    def lived(self, plan: Sequence[Assignment]) -> tuple[Assignment, ...]:
+        told = plan if self.today is None else self.today.lived(plan)
+        return tuple(replace(a, until=None) for a in told)  # clients have no such seconds
+
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         return self._course(plan, wanted)[1]
 
@@ -86,6 +90,9 @@ class FixedClock:
     @property
     def name(self) -> str:
         return "virtual"
+
+    def lived(self, plan: Sequence[Assignment]) -> tuple[Assignment, ...]:
+        return tuple(plan)
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         return ()

@@ -12,7 +12,7 @@ import numpy as np
 from heroes.contracts import Known
 from heroes.fleet.devices import Fleet
 from heroes.fleet.known import besides_training
-from heroes.messages import Assignment, Cohort, Integers, Measurement
+from heroes.messages import LEAST_PART, Assignment, Cohort, Integers, Measurement
 
 _NOTHING = (np.nan,) * 5
 _WEIGHT = 0.2  # of the newest measurement; draws are independent, so that a slow mean is nearest to the usual
@@ -61,6 +61,13 @@ class Today:
         """The same assignments with the seconds that they really take."""
         return self._on(plan, self.drawn.status(_clients(plan), plan[0].round, plan[0].attempt))
 
+    def lived(self, plan: Sequence[Assignment]) -> list[Assignment]:
+        """The same assignments with the steps that are done by those who go by their own clocks: as many as
+        there is time for. What was planned for all of them together stays.
+        """
+        each = zip(plan, self.real(plan), strict=True)
+        return [a if a.until is None else _stopped(a, a.until / real.step_seconds) for a, real in each]
+
     def measured(self, real: Sequence[Assignment], heard: Sequence[float]) -> tuple[Measurement, ...]:
         """What the server learns of clients whose updates were in after so many seconds."""
         if not real:
@@ -86,12 +93,19 @@ class Today:
         return [
             replace(
                 a,
-                step_seconds=self.flops(a) / speed / a.tau,  # estimates included
+                step_seconds=self.flops(a) / speed / a.steps,  # estimates included
                 probe_seconds=0.0,
                 transfer_seconds=a.bytes_up / up + (a.bytes_down / down if self.count_download else 0.0),
             )
             for a, speed, up, down in rates
         ]
+
+
+def _stopped(a: Assignment, fit: float) -> Assignment:
+    """The assignment of a client that has time for so many steps of those that it was given."""
+    whole, part = divmod(min(max(1.0, fit), float(a.most_steps)), 1.0)
+    tau, last = (int(whole) + 1, part) if part >= LEAST_PART else (int(whole), 1.0)
+    return replace(a, tau=tau, last=last, step_seconds=a.steps * a.step_seconds / (tau - 1 + last))
 
 
 def _clients(plan: Sequence[Assignment]) -> Integers:

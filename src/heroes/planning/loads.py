@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -140,6 +141,19 @@ def assignments(
         )
         for client, device, selection, tau, straggler, step, probe, transfer, down, up in each
     )
+
+
+def by_own_clocks(given: Sequence[Assignment]) -> tuple[Assignment, ...]:
+    """The same, but clients stop when the time is up that their steps were to take, however many they did."""
+    return tuple(replace(a, until=a.compute_seconds) for a in given)
+
+
+def done(a: Assignment, steps: float | None) -> Assignment:
+    """The assignment as a client says that it carried it out, where that was up to its own clock."""
+    if a.until is None or steps is None or not 1 <= steps <= a.most_steps:
+        return a
+    tau = math.ceil(steps)
+    return replace(a, tau=tau, last=steps - (tau - 1))
 
 
 def fitted(

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from heroes.client.extras import Extra
 from heroes.messages import Assignment, Lost, Tensors, Update
+from heroes.planning.loads import done
 
 MOST_SAMPLES = 2**40  # more than any client can hold
 _ANSWERS = ("failed", "silent")  # causes that are the client's doing, not that of time or of its network
@@ -60,6 +61,7 @@ class Pairing:
         self.lost: list[Lost] = []
         self.answered: dict[int, tuple[int, float | None]] = {}  # client: samples, loss
         self.measured: dict[int, Mapping[str, float]] = {}  # client: what else it told
+        self._steps: dict[int, float | None] = {}  # client: what it did by its own clock
 
     def __iter__(self) -> Iterator[tuple[Assignment, Update]]:
         place = {assignment.client: n for n, assignment in enumerate(self.plan)}
@@ -88,6 +90,11 @@ class Pairing:
         """The clients whose answers were handed on, as they were or as no change."""
         return {*self.answered, *self.stood_in}
 
+    @property
+    def done(self) -> tuple[Assignment, ...]:
+        """The plan as it was carried out, as far as clients told."""
+        return tuple(done(a, self._steps.get(a.client)) for a in self.plan)
+
     def refuse(self, client: int, reason: str, cause: str) -> None:
         """Take back an answer that was handed on, because it does not count after all."""
         self.answered.pop(client, None)
@@ -107,7 +114,8 @@ class Pairing:
             loss = update.loss
             self.answered[update.client] = update.samples, None if math.isnan(loss) else loss
             self.measured[update.client] = update.measured
-            yield self.plan[n], update
+            self._steps[update.client] = update.steps
+            yield done(self.plan[n], update.steps), update
 
     def _checked(self, assignment: Assignment, update: Update | Lost) -> Update | Lost:
         if isinstance(update, Lost):

@@ -149,6 +149,7 @@ def _client(n: int, a: Assignment, tried: Attempt[Any]) -> ClientRecord:
         memory=spent.memory,
         name=spent.name,
         batch=a.batch,
+        last=a.last,
     )
 
 

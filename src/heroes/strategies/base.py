@@ -112,6 +112,8 @@ class Strategy(Section):
     """settings of other sections to start from with this strategy, where the experiment says nothing"""
     absent: ClassVar[Mapping[str, Any]] = {}
     """what a key means in a run folder of an earlier version, which has not got it, if not the default"""
+    unforeseen: ClassVar[frozenset[str]] = frozenset()
+    """its settings that matter only where nobody knows beforehand how fast clients are in a round"""
     tries: ClassVar[Mapping[str, Sequence[Any]]] = {}
     """what `heroes tune` tries besides rates, steps and step limits: keys of any section, with values"""
     requires: ClassVar[Mapping[str, Any]] = {}

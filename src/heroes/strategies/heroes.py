@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from heroes.fields import NotNegative, Positive, Share, Whole
 from heroes.messages import Cohort, Facts, Floats, Integers, Plan, ServerState, Tensors
 from heroes.planning.belief import believed
-from heroes.planning.loads import Load, assignments, fitted
+from heroes.planning.loads import Load, assignments, by_own_clocks, fitted
 from heroes.planning.pacing import (
     Deadline,
     Estimates,
@@ -117,6 +117,10 @@ class Heroes(Strategy):
     """what is done: batches become larger or smaller, so that all end together; if not, the round becomes up
     to 25 % shorter or longer, whichever lets clients wait least
     """
+    own_clock: bool = True
+    """where nobody knows beforehand how fast clients are today (on devices, or with fleet.foresight =
+    expected): whether they train for as long as planned by their own clocks, or do the steps planned
+    """
     by_steps: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """how steps weigh in the mean: a change is taken times (its steps / the usual number)^by_steps; 0 is
     the same for all, 1 weighs by steps, -1 makes up for them, as FedNova does
@@ -139,6 +143,7 @@ class Heroes(Strategy):
         "strategy.any_width": 0.0,
         "strategy.useful": 0.0,
         "strategy.patience": 1.0,
+        "strategy.own_clock": False,
         "model.rank_ratio": 1.0,
         "exchange.up_bits": 32,
         "exchange.down_bits": 32,
@@ -156,7 +161,8 @@ class Heroes(Strategy):
         "evaluation.lookback": 0.1,
     }
     tries: ClassVar = {"model.rank_ratio": (0.25, 0.5, 1.0)}
-    absent: ClassVar = {"any_width": 0.0, "useful": 0.0, "patience": 1.0, "fill": False}
+    absent: ClassVar = {"any_width": 0.0, "useful": 0.0, "patience": 1.0, "fill": False, "own_clock": False}
+    unforeseen: ClassVar = frozenset({"own_clock"})
 
     @model_validator(mode="after")
     def _tau_in_order(self) -> Self:
@@ -234,6 +240,8 @@ class Heroes(Strategy):
         given = assignments(state.round + 1, cohort, load, rate, selections, taus, late, probing)
         if self._fits and seconds is not None:
             given = fitted(given, seconds, self.patience, self.tau_max)
+        if self.own_clock and seconds is not None:
+            given = by_own_clocks(given)
         facts = {
             "tau_star": pace.tau,
             "rounds_left": pace.rounds,

@@ -245,6 +245,7 @@ def update_frame(update: Update) -> Frame:
         "nonce": update.nonce,
     }
     values |= {"measured": dict(update.measured)} if update.measured else {}
+    values |= {"steps": update.steps} if update.steps is not None else {}
     values |= {"feedback": True} if update.residuals is not None else {}
     groups = {"tensors": update.tensors, "residuals": update.residuals or {}, "extras": update.extras}
     return Frame(values, {f"{group}:{name}": t for group, of in groups.items() for name, t in of.items()})
@@ -261,6 +262,7 @@ class _Answer:
     nonce: int
     measured: dict[str, float] = field(default_factory=dict)
     feedback: bool = False
+    steps: float | None = None
 
 
 _ANSWER = TypeAdapter(_Answer)
@@ -279,6 +281,7 @@ def read_update(frame: Frame) -> Update:
         extras=frame.group("extras"),
         residuals=frame.group("residuals") if answer.feedback else None,
         nonce=answer.nonce,
+        steps=answer.steps,
     )
 
 

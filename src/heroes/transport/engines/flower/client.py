@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,11 +105,14 @@ def _train(prepare: Prepare, message: Message, context: Context) -> Message:
         trainer, data = _settled(prepare, context, text)
         shapes = _shapes(trainer, values["width"])
         task = task_of(values, tensors_of(message.content, "tensors", shapes, values["bits"]))
+        slowness = float(context.node_config.get("slowness", 1.0))  # it may play a slower one
+        if task.assignment.until is not None:
+            own = replace(task.assignment, until=task.assignment.until / max(1.0, slowness))
+            task = replace(task, assignment=own)
         with one_thread() if values.get("one_thread") else nullcontext():
             started, start = age(), time.perf_counter()
             update = trainer.trained(task, data.train, data.shares[task.assignment.client])
-            slowness = float(context.node_config.get("slowness", 1.0))
-            time.sleep(max(0.0, slowness - 1.0) * (time.perf_counter() - start))  # it may play a slower one
+            time.sleep(max(0.0, slowness - 1.0) * (time.perf_counter() - start))
             seconds = time.perf_counter() - start
             packed, _ = trainer.packed(task, update.tensors)
     except Exception as error:  # the user's model and transform can fail in any way

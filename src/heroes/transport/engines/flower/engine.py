@@ -18,6 +18,7 @@ from heroes.errors import ConfigError, ExchangeError, TrainingError, printable, 
 from heroes.fleet.faults import Mask
 from heroes.fleet.wall import WallClock
 from heroes.messages import Assignment, Lost, Measurement, Spent, Task, Tensors, Update
+from heroes.planning.loads import done
 from heroes.slices.exchange import pack_tensors
 from heroes.transport.engines.flower.answers import is_strange, read_answer
 from heroes.transport.engines.flower.grids import Link, simulated
@@ -187,7 +188,7 @@ class FlowerEngine(Scoring):
         del waiting[assignment.client]
         found = read_answer(assignment, reply, lambda: make_task(assignment).tensors)
         if isinstance(found, Update) and self.clock is not None:
-            self.clock.hear(assignment.client, self._measure(sent, reply))
+            self.clock.hear(assignment.client, self._measure(sent, reply, found.steps))
         yield found
 
     def _stray(self, sent: _Sent, reply: Message) -> Iterator[Update]:
@@ -198,19 +199,18 @@ class FlowerEngine(Scoring):
         assert sent.assignment is not None
         found = read_answer(sent.assignment, reply, None)
         if isinstance(found, Update):
-            self._measure(sent, reply)
+            self._measure(sent, reply, found.steps)
             yield found
 
-    def _measure(self, sent: _Sent, reply: Message) -> Spent | None:
+    def _measure(self, sent: _Sent, reply: Message, steps: float | None) -> Spent | None:
         """Tell the clock how long the client computed, if it says so, and how long the rest took."""
         assignment, round_trip = sent.assignment, time.monotonic() - sent.at
         spent = self._ledger.spent(sent.node, values_of(reply.content), round_trip)
         if self.clock is None or assignment is None or spent is None:
             return None
         moved, besides = assignment.bytes_down + assignment.bytes_up, round_trip - spent.computing
-        self.clock.note(
-            Measurement(assignment.client, self.flops(assignment), spent.computing, moved, besides)
-        )
+        flops = self.flops(done(assignment, steps))
+        self.clock.note(Measurement(assignment.client, flops, spent.computing, moved, besides))
         return spent
 
     def _given_up(self, waiting: dict[int, Assignment], quiet: float) -> Iterator[Lost]:

@@ -107,7 +107,8 @@ def order_of(task: Task) -> dict[str, Any]:
     a = task.assignment
     values = {key: getattr(a, key) for key in ("round", "client", "tau", "learning_rate", "probes", "nonce")}
     values |= {key: found for key in _FINENESS if (found := getattr(a, key)) is not None}
-    values |= {"batch": a.batch} if a.batch != 1 else {}
+    values |= {key: found for key in ("batch", "last") if (found := getattr(a, key)) != 1}
+    values |= {"until": a.until} if a.until is not None else {}
     return {**values, "width": a.selection.width, "seed": task.seed}
 
 
@@ -158,5 +159,7 @@ def task_of(values: Mapping[str, Any], tensors: Tensors) -> Task:
         up_bits=values.get("up_bits"),
         up_share=values.get("up_share"),
         batch=values.get("batch", 1.0),
+        last=values.get("last", 1.0),
+        until=values.get("until"),
     )
     return Task(assignment, tensors, values["seed"])
