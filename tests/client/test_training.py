@@ -14,7 +14,7 @@ from torch import nn
 
 from heroes.client.optimisers import Sgd
 from heroes.client.terms import Orthogonality
-from heroes.client.training import LocalSettings, Trainer, draw_batches, own_randomness
+from heroes.client.training import LocalSettings, OwnClock, Trainer, draw_batches, own_randomness
 from heroes.data import Examples
 from heroes.messages import Selection, Task
 from heroes.models.digits_cnn import build as build_digits
@@ -326,6 +326,74 @@ def test_a_task_may_ask_for_larger_batches(world, family, examples):
     exact = Trainer(family, LocalSettings(batch_size=15)).train(task, examples, EVERYONE)
     assert found.loss == exact.loss
     assert all(torch.equal(found.tensors[name], exact.tensors[name]) for name in found.tensors)
+
+
+class Hands:
+    """A clock that a test moves."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("until", "sizes"),
+    [
+        (None, [8, 8, 8, 8, 8, 8]),
+        (9.0, [8, 8, 8, 8]),  # one second to begin with, then two for every step
+        (8.0, [8, 8, 8, 4]),  # time for half of the fourth
+        (7.4, [8, 8, 8]),  # a fifth of it is not worth a step
+        (0.5, [8]),  # nobody knows beforehand how long the first takes
+        (90.0, [8, 8, 8, 8, 8, 8]),
+    ],
+)
+def test_a_client_goes_by_its_own_clock(monkeypatch, until, sizes):
+    hands = Hands()
+    monkeypatch.setattr("heroes.client.training.time.perf_counter", hands)
+    clock, found = OwnClock(until), []
+    hands.now += 1.0
+    for batch in clock.watched(np.arange(48).reshape(6, 8)):
+        hands.now += 2.0 * len(batch) / 8
+        found.append(len(batch))
+    assert found == sizes
+    assert clock.steps == sum(sizes) / 8
+
+
+def test_a_client_tells_what_it_did_by_its_own_clock_and_only_then(world, family, examples):
+    settings = LocalSettings(batch_size=10, probes=0)
+    given = world.assignment(3, round=8, selection=WHOLE, tau=4, learning_rate=0.1)
+    trainer = Trainer(family, settings)
+
+    def train(**changes):
+        task = Task(replace(given, **changes), family.initial(1), 5)
+        return trainer.train(task, examples, EVERYONE)
+
+    whole = train()
+    assert whole.steps is None
+    hurried, free = train(until=0.0), train(until=600.0)
+    assert (hurried.steps, free.steps) == (1.0, 8.0)  # at most twice as many as planned
+    alone, twice = train(tau=1), train(tau=8)
+    for one, other in ((hurried, alone), (free, twice)):
+        assert all(torch.equal(one.tensors[name], tensor) for name, tensor in other.tensors.items())
+        assert one.loss == other.loss
+
+
+def test_the_last_step_may_take_part_of_a_batch(world, family, examples):
+    seen = []
+
+    class Watched(Examples):
+        def batch(self, indices, device, rng=None):
+            seen.append(len(indices))
+            return super().batch(indices, device, rng)
+
+    watched = Watched(examples.inputs, examples.targets)
+    given = world.assignment(3, round=8, selection=WHOLE, tau=3, learning_rate=0.1, last=0.35)
+    Trainer(family, LocalSettings(batch_size=10, probes=0)).train(
+        Task(given, family.initial(1), 5), watched, EVERYONE
+    )
+    assert seen == [10, 10, 3]
 
 
 @pytest.mark.parametrize("train_in", ["dense", "factors"])

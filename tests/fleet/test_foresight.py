@@ -88,6 +88,31 @@ def test_the_clock_charges_what_clients_take_today(world):
     assert {one.moved for one in free.measured} == {20}
 
 
+@pytest.mark.parametrize(
+    ("fit", "tau", "last"),
+    [
+        (5.0, 5, 1.0),
+        (5.6, 6, 0.6),
+        (5.2, 5, 1.0),
+        (2.5, 3, 0.5),
+        (0.3, 1, 1.0),
+        (7.9, 8, 0.9),
+        (11.0, 8, 1.0),
+    ],
+)
+def test_who_goes_by_its_own_clock_does_the_steps_that_it_has_time_for_today(world, fit, tau, last):
+    speed = float(PAPER.status(np.array([2]), 5).speed[0])
+    today = Today(PAPER, lambda a: a.steps * speed / fit)  # so many of them take a second
+    given = world.assignment(2, round=5, tau=4, step_seconds=0.25, probe_seconds=0.0)
+    (found,) = VirtualClock(today=today).lived([replace(given, until=1.0)])
+    assert (found.tau, found.last, found.until) == (tau, pytest.approx(last), None)
+    assert found.compute_seconds == pytest.approx(given.compute_seconds)  # a deadline stays as planned
+    (real,) = today.real([found])
+    assert real.compute_seconds == pytest.approx((tau - 1 + last) / fit)
+    assert VirtualClock(today=today).lived([given]) == (given,)  # the plan says how many
+    assert VirtualClock().lived([replace(given, until=1.0)]) == (given,)  # the plan knew the day
+
+
 def test_a_deadline_is_set_by_the_plan_and_met_or_missed_by_what_clients_take(world):
     plan = [world.assignment(client, probe_seconds=0.0, transfer_seconds=0.0) for client in (6, 2)]
     today = PAPER.status(np.array([6, 2]), 1)
@@ -117,14 +142,17 @@ def test_where_plans_do_not_go_by_the_day_nothing_changes(world, name):
     assert exact[-1][0].measured == {}
 
 
-def test_heroes_finishes_together_only_if_it_knows_the_day(world):
+def test_heroes_finishes_together_if_it_knows_the_day_or_if_clients_go_by_their_own_clocks(world):
     fast = [1e5, 2e5]  # only steps count
     varied = {"strategy.pace": "constant", "fleet.jitter": 0.3, "fleet.upload": fast, "fleet.download": fast}
-    exact, expected = (
-        [entry for _, entry in rounds(world, "heroes", changes | varied, 12)] for changes in ({}, EXPECTED)
+    exact, own, expected = (
+        [entry for _, entry in rounds(world, "heroes", changes | varied, 12)]
+        for changes in ({}, EXPECTED, EXPECTED | {"strategy.own_clock": False})
     )
-    share = [np.mean([e.waiting / e.duration for e in entries[1:]]) for entries in (exact, expected)]
-    assert share[1] > 2 * share[0]
+    share = [np.mean([e.waiting / e.duration for e in entries[1:]]) for entries in (exact, own, expected)]
+    assert share[2] > 2 * max(share[:2])
+    assert any(c.last < 1 for e in own for c in e.clients)
+    assert all(c.last == 1 for e in (*exact, *expected) for c in e.clients)
     first = exact[0], expected[0]  # everyone does as many steps: the same seconds
     assert first[0].duration == pytest.approx(first[1].duration)
     fleet = world.assembled("heroes", varied).fleet

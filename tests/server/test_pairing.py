@@ -60,6 +60,23 @@ def test_the_answers_samples_and_losses_are_noted():
     assert pairing.answered == {4: (14, 1.0), 5: (15, 2.0)}
 
 
+@pytest.mark.parametrize(
+    ("told", "tau", "last"),
+    [
+        *((5.0, 5, 1.0), (2.4, 3, 0.4), (6.0, 6, 1.0)),
+        *((told, 3, 1.0) for told in (None, 0.5, 6.1, -2.0, math.nan, math.inf)),
+    ],
+)
+def test_steps_count_as_a_client_tells_them_if_they_were_up_to_it_and_can_be_right(told, tau, last):
+    plan = [replace(planned(4), until=3.0), planned(5)]
+    arriving = [replace(answer(client), steps=told) for client in (4, 5)]
+    pairing = Pairing(plan, iter(arriving), lambda _: EXPECTED)
+    (own, _), (asked, _) = pairing
+    assert (own.tau, own.last) == (tau, pytest.approx(last))
+    assert (asked.tau, asked.last) == (3, 1.0)
+    assert pairing.done == (own, asked)
+
+
 def test_an_update_is_handed_on_as_soon_as_its_turn_comes():
     asked = []
 

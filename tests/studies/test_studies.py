@@ -125,6 +125,15 @@ def test_settings_that_are_not_read_tell_no_runs_apart(pace: str, read: set[str]
     assert key_of(fixed) == key_of(fixed.changed({"strategy.thrift": 0.2}))
 
 
+def test_clients_own_clocks_tell_runs_apart_where_nobody_knows_the_day() -> None:
+    def differs(foresight: str) -> bool:
+        config = recipes.digits().changed({"fleet.foresight": foresight})
+        return key_of(config) != key_of(config.changed({"strategy.own_clock": False}))
+
+    assert not differs("exact")
+    assert differs("expected")
+
+
 def test_a_run_that_ended_before_it_could_be_kept_is_kept(study: Path, tmp_path: Path) -> None:
     study.write_text(TINY.replace("[100, 101]", "[100]"))
     plan, store = plans.read(str(study)), Store(tmp_path / "kept")

@@ -283,7 +283,7 @@ class OwnClock:
 
     until: float | None = None
     steps: float = 0.0  # done so far
-    begun: float = field(default_factory=time.perf_counter)
+    begun: float = field(default_factory=lambda: time.perf_counter())
 
     def watched(self, batches: Iterable[Integers]) -> Iterator[Integers]:
         """The batches that there is time for, at least one; of the last perhaps a part."""

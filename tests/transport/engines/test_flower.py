@@ -170,13 +170,15 @@ def test_local_nodes_give_the_bits_of_one_client_after_the_other(tiny, bits):
 # what travels
 
 
-@pytest.mark.parametrize("fineness", [{}, {"batch": 1.25, "up_bits": 4, "up_share": 0.5}])
-def test_a_task_says_all_that_a_client_needs(world, fineness):
-    given = world.assignment(client=3, nonce=9, **fineness)
+@pytest.mark.parametrize(
+    "besides", [{}, {"batch": 1.25, "up_bits": 4, "up_share": 0.5}, {"last": 0.5, "until": 2.5}]
+)
+def test_a_task_says_all_that_a_client_needs(world, besides):
+    given = world.assignment(client=3, nonce=9, **besides)
     read = task_of(order_of(Task(given, {}, 7)), {})
     assert read.seed == 7
-    told = ("round", "client", "tau", "learning_rate", "probes", "nonce", "up_bits", "up_share", "batch")
-    for name in told:
+    told = ("round", "client", "tau", "learning_rate", "probes", "nonce")
+    for name in (*told, "up_bits", "up_share", "batch", "last", "until"):
         assert getattr(read.assignment, name) == getattr(given, name)
     assert read.assignment.selection.width == given.selection.width
 
@@ -555,6 +557,22 @@ def test_a_node_may_play_a_slower_one(tiny):
         state, _ = run_round(there, state)
     speeds = {client: known[0] for client, known in state.measured.items()}
     assert min(speeds, key=speeds.get) == 3
+
+
+def test_a_node_that_has_become_slow_stops_by_its_own_clock_and_is_known_as_slow(tiny):
+    there, here, grid = tiny(wall=WallClock(), flops=lambda assignment: 1e6 * assignment.steps)
+    state = here.strategy.begin(0)
+    for _ in range(3):
+        state, _ = run_round(there, state)
+    before = state.measured[3][0]
+    grid.join(103, partition_id=3, slowness=1000.0)
+    state, entry = run_round(there, state)
+    steps = {client.client: client.tau for client in entry.clients}
+    assert steps[3] == 1
+    assert max(steps.values()) > 1
+    (slow,) = (client for client in entry.clients if client.client == 3)
+    today = 1e6 / slow.compute_seconds  # it is charged the one step that it did
+    assert state.measured[3][0] == pytest.approx((before + today) / 2, rel=0.01)
 
 
 def test_measurements_are_running_means_and_the_unknown_are_like_the_known():
