@@ -40,7 +40,8 @@ class VirtualClock:
 
     def lived(self, plan: Sequence[Assignment]) -> tuple[Assignment, ...]:
         told = plan if self.today is None else self.today.lived(plan)
-        return tuple(replace(a, until=None) for a in told)  # clients have no such seconds
+        # clients have no such seconds
+        return tuple(a if a.until is None else replace(a, until=None) for a in told)
 
     def absent(self, plan: Sequence[Assignment], wanted: int) -> tuple[Lost, ...]:
         return self._course(plan, wanted)[1]

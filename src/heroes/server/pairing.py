@@ -164,6 +164,8 @@ def cleaned(update: Update, expected: Expected) -> Update:
 
     Measurements must be finite and not negative, residuals of the right size.
     """
+    if _possible(update.loss) and not update.measured and update.residuals is None:
+        return update
     loss = update.loss if _possible(update.loss) else math.nan
     measured = {name: value for name, value in update.measured.items() if _possible(value)}
     residuals = update.residuals
