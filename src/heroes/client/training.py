@@ -209,7 +209,7 @@ class Trainer:
         model = self.model("composed" if factors else "dense", widest)
         received = task.tensors if factors else self.family.plain_weights(task.tensors)
         model.load(received)
-        model.module.train()
+        model.train()
         parameters = [p for p in model.parameters.values() if p.requires_grad]
         step = settings.optimiser.begin(parameters)
         total = torch.zeros((), device=self.device)
@@ -271,7 +271,7 @@ class Trainer:
         """The scores of a model of this width that has its values from the leading part of a wider one."""
         factors = self.settings.train_in == "factors"
         part = self.model("composed" if factors else "dense", width)
-        part.module.train()
+        part.train()
         whole = {name: p.reshape(model.shapes[name]) for name, p in model.parameters.items()}
         cut = self.family.cut_within(widest, width, "factors" if factors else "weights")
         return part(inputs, cut_out(whole, cut))

@@ -43,6 +43,7 @@ class LocalModel:
         self.shapes = dict(shapes or {name: tuple(p.shape) for name, p in parameters.items()})
         self.bases = tuple(bases)
         self.bfloat16 = False
+        self._modules = tuple(module.modules())
         self._starts = [
             (holder, name, full_name(path, name), None if value is None else value.clone())
             for path, holder in module.named_modules()
@@ -81,6 +82,11 @@ class LocalModel:
     @cached_property
     def _names(self) -> dict[nn.Parameter, str]:
         return {parameter: name for name, parameter in self.parameters.items()}
+
+    def train(self) -> None:
+        """Compute as in training from here on; torch's own `train` takes long even where nothing changes."""
+        if not all(module.training for module in self._modules):
+            self.module.train()
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
