@@ -146,9 +146,14 @@ def nothing(self: Strategy, *_: Any) -> Any:
     return None
 
 
-def no_batches(self: Strategy, state: ServerState[Any], cohort: Any) -> Any:
-    plan = SameTau.assign(self, state, cohort)  # type: ignore[arg-type]
-    return replace(plan, assignments=tuple(replace(a, batch=0.0) for a in plan.assignments))
+def planned(**changes: Any) -> Any:
+    """An assign() that gives everyone this."""
+
+    def assign(self: Strategy, state: ServerState[Any], cohort: Any) -> Any:
+        plan = SameTau.assign(self, state, cohort)  # type: ignore[arg-type]
+        return replace(plan, assignments=tuple(replace(a, **changes) for a in plan.assignments))
+
+    return assign
 
 
 def not_finite(self: Strategy, state: ServerState[Any], plan: Any, answers: Any) -> Any:
@@ -174,9 +179,11 @@ def not_finite(self: Strategy, state: ServerState[Any], plan: Any, answers: Any)
         ),
         (
             "assign",
-            no_batches,
+            planned(batch=0.0),
             r"assign\(\) of the strategy 'odd' gave client \d+ batch 0\.0 in round 1; it should be above 0",
         ),
+        ("assign", planned(until=-1.0), r"client \d+ until -1\.0 and last 1\.0 in round 1; until should be"),
+        ("assign", planned(last=1.5), r"client \d+ until None and last 1\.5 in round 1; .* at most 1"),
         ("aggregate", fails, r"the strategy 'odd' failed in aggregate\(\) of round 1: KeyError: 'lost'"),
         (
             "aggregate",

@@ -29,6 +29,8 @@ from heroes.slices.cuts import cut_out
 from heroes.slices.exchange import UP_BITS, halved
 from heroes.slices.uploads import Upload, pack_update, pack_with_feedback, unpack_update
 
+_TICK = 1e-9  # seconds; no step takes less
+
 
 @dataclass(frozen=True)
 class LocalSettings:
@@ -292,7 +294,8 @@ class OwnClock:
             fits = 1.0
             if self.steps and self.until is not None:
                 now = time.perf_counter()
-                fits = (self.until - (now - self.begun)) * self.steps / (now - first)
+                a_step = max(now - first, _TICK) / self.steps
+                fits = (self.until - (now - self.begun)) / a_step
                 if fits < LEAST_PART:
                     return
             yield part_of(batch, fits)

@@ -58,6 +58,13 @@ def assigned(strategy: Strategy[Any], state: ServerState[Any], cohort: Cohort) -
                 f"assign() of the strategy {strategy.name!r} gave client {a.client} batch {a.batch!r} "
                 f"{when}; it should be above 0, where 1 is training.batch_size"
             )
+        timed = a.until is None or (isinstance(a.until, int | float) and 0 <= a.until < math.inf)
+        if not (timed and isinstance(a.last, int | float) and 0 < a.last <= 1):
+            raise TrainingError(
+                f"assign() of the strategy {strategy.name!r} gave client {a.client} until {a.until!r} and "
+                f"last {a.last!r} {when}; until should be None or seconds from 0 on, last above 0 and at "
+                "most 1"
+            )
         if a.up_bits not in (None, *UP_BITS) or not (a.up_share is None or 0 < a.up_share <= 1):
             raise TrainingError(
                 f"assign() of the strategy {strategy.name!r} gave client {a.client} up_bits {a.up_bits!r} "
