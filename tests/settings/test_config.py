@@ -124,6 +124,7 @@ WRONG = {
     "strategy.step_limit": [0, "fast"],
     "strategy.patience": [-0.1, 1.1, "x"],
     "strategy.fill": [2, "x"],
+    "strategy.own_clock": [2, "x"],
     "strategy.by_steps": [-1.1, 1.1, "x"],
     "strategy.threshold": [0, "x"],
     "strategy.any_width": [-0.1, 1.5, "x"],
