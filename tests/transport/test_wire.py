@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import socket
 import struct
+from contextlib import ExitStack
 from threading import Thread
 from types import SimpleNamespace
 
@@ -14,8 +15,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heroes.errors import ExchangeError
 from heroes.messages import Assignment, Selection, Task, Update
-from heroes.transport.wire import Channel, Frame, Parcels, read_task, read_update, task_frame, update_frame
+from heroes.transport.wire import (
+    Channel,
+    Frame,
+    Parcels,
+    Shelf,
+    read_task,
+    read_update,
+    task_frame,
+    update_frame,
+)
 
 ASSIGNMENT = Assignment(
     7, 3, "board", Selection(2, (0, 2), (0, 2, 6, 8)), 5, 0.1, 1.0, 0.5, 2.0, 10, 20, True
@@ -139,3 +150,65 @@ def test_a_parcel_that_is_cut_off_is_an_end(length):
     parcel = np.frombuffer(Parcels().wrap(Frame({}, {"w": torch.ones(40)})), np.uint8)
     with pytest.raises(EOFError):
         Parcels().unwrap(parcel[:length])
+
+
+# a shelf
+
+
+@pytest.fixture
+def shelved():
+    """Makes the end that lays bodies down, the one that takes them, and the shelf."""
+    with ExitStack() as stack:
+
+        def make(room=2**20):
+            shelf = Shelf(2, room)
+            ends = [stack.enter_context(end) for end in socket.socketpair()]
+            return *(Channel(end, shelf=shelf) for end in ends), shelf
+
+        yield make
+
+
+def many(count: int, value: float = 1.0) -> Frame:
+    return Frame({"n": value}, {"a": torch.full((count,), value), "b": torch.arange(3)})
+
+
+def test_bodies_that_lie_on_a_shelf_arrive_as_they_were_and_hardly_use_the_socket(shelved):
+    one, other, _ = shelved()
+    for n in range(5):  # more than there are places: each is free again when it was taken
+        one.send(many(100_000, n), laying=True)
+        assert len(other.link.recv(2**20, socket.MSG_PEEK)) < 1000
+        found = other.receive()
+        assert (found.header, found.tensors["b"].tolist()) == ({"n": n}, [0, 1, 2])
+        assert torch.equal(found.tensors["a"], torch.full((100_000,), float(n)))
+
+
+@pytest.mark.parametrize(("count", "room"), [(10, 2**20), (20_000, 1000)])
+def test_small_bodies_and_those_too_large_for_a_shelf_go_through_the_socket(shelved, count, room):
+    one, other, _ = shelved(room)
+    one.send(many(count), laying=True)
+    assert len(other.link.recv(2**20, socket.MSG_PEEK)) > 4 * count
+    assert torch.equal(other.receive().tensors["a"], torch.ones(count))
+
+
+def test_what_nobody_took_is_not_written_over(shelved):
+    one, other, shelf = shelved()
+    for n in range(3):  # the third has no place, and goes through the socket
+        one.send(many(20_000, n), laying=True)
+    assert [other.receive().header["n"] for _ in range(3)] == [0, 1, 2]
+    assert shelf.lay([memoryview(b"abc")], 3) == 1
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 255])
+def test_a_frame_that_names_a_place_with_nothing_on_it_is_refused(shelved, place):
+    one, other, _ = shelved()
+    header, *_ = one.pack(many(20_000))
+    one.link.sendall(bytes([place]) + header[1:])
+    with pytest.raises(ExchangeError, match=r"not at place|claims"):
+        other.receive()
+
+
+def test_a_place_means_nothing_where_no_memory_is_shared(shelved):
+    one, _, _ = shelved()
+    header, *_ = one.pack(many(10))
+    with pytest.raises(ExchangeError, match="claims"):
+        Parcels().unwrap(np.frombuffer(bytes([1]) + header[1:], np.uint8))

@@ -1,6 +1,7 @@
 """Messages as bytes: a JSON header, then the tensors as they lie in memory; no pickle, copies or rounding.
 
-    8 bytes   length of the header
+    8 bytes   length of the header; the first byte says where the body is: 0 is behind the header, another
+              number is the place on a shelf, which is memory that both processes share
     header    JSON: plain values, and name, type and shape of every tensor
     body      the tensors, each from a multiple of 64 bytes on, where torch would put it: sums depend on that
 
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -39,6 +41,9 @@ _ALIGNMENT = 64
 _BUFFERS = 256  # handed to the system at a time
 _REMEMBERED = 8  # sets of common tensors
 _LONGEST_HEADER = 64 * 2**20  # bytes
+_LENGTH_BITS = 56  # of the 64 before the header; the rest is the place of the body
+_ROOM = 16 * 2**20  # bytes of a body that a shelf takes
+_SMALL = 2**15  # bytes of a body that goes through a socket as quickly
 _MOST_DIMENSIONS = 16
 LARGEST_BODY = 8 * 2**30  # bytes
 _NAMES = "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128"
@@ -67,6 +72,42 @@ class Frame:
         }
 
 
+class Shelf:
+    """Memory for the bodies of frames, which a process shares with those that it forks: `places` of them.
+
+    One side lays bodies down, the other takes them, so that neither waits until the other has read what a
+    socket holds. Pages are taken when they are first used.
+    """
+
+    def __init__(self, places: int = 2, room: int = _ROOM) -> None:
+        memory = np.frombuffer(mmap.mmap(-1, places * (_ALIGNMENT + room)), np.uint8)
+        self._places = memory.reshape(places, _ALIGNMENT + room)  # the first byte: whether something is there
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def lay(self, pieces: Iterable[memoryview], size: int) -> int | None:
+        """Where the pieces, of so many bytes, lie from now on; None if there is no room."""
+        place, at = self._places[self._next], _ALIGNMENT
+        if at + size > len(place) or place[0]:
+            return None
+        for piece in pieces:
+            place[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+            at += len(piece)
+        place[0] = 1
+        self._next = (self._next + 1) % len(self)
+        return int(self._next or len(self))
+
+    def take(self, number: int, into: memoryview) -> None:
+        """Fill the buffer with what lies at this place, counted from 1, and free it."""
+        place = self._places[number - 1]
+        if _ALIGNMENT + len(into) > len(place) or not place[0]:
+            raise ExchangeError(f"a frame arrived whose body is not at place {number} of the shelf")
+        into[:] = place[_ALIGNMENT : _ALIGNMENT + len(into)].data
+        place[0] = 0
+
+
 class Codec(ABC):
     """Frames to and from bytes; ExchangeError at nonsense.
 
@@ -76,6 +117,7 @@ class Codec(ABC):
 
     def __init__(self, largest: int = LARGEST_BODY) -> None:
         self.largest = largest
+        self.shelf: Shelf | None = None
         self._sent: list[Tensors] = []
         self._received: list[Tensors] = []
         self._last: tuple[Any, tuple[list[_Piece], int]] = [], ([], 0)  # how a body was described, and lies
@@ -110,10 +152,11 @@ class Codec(ABC):
         return len(self._sent) - 1, list(common.items())
 
     def receive(self) -> Frame:
-        length = int.from_bytes(self._read(bytearray(8)), "big")
-        if length > _LONGEST_HEADER:
+        first = int.from_bytes(self._read(bytearray(8)), "big")
+        laid, length = divmod(first, 2**_LENGTH_BITS)
+        if length > _LONGEST_HEADER or laid > (0 if self.shelf is None else len(self.shelf)):
             raise ExchangeError(
-                f"a frame arrived whose header claims {length} bytes; at most {_LONGEST_HEADER} are taken"
+                f"a frame arrived whose header claims {first} bytes; at most {_LONGEST_HEADER} are taken"
             )
         text = self._read(bytearray(length))
         try:
@@ -129,7 +172,10 @@ class Codec(ABC):
                 f"a frame arrived that is malformed: {error or type(error).__name__}"
             ) from None
         body = torch.empty(size, dtype=torch.uint8)
-        self._read(body.numpy().data)
+        if laid and self.shelf is not None:
+            self.shelf.take(laid, body.numpy().data)
+        else:
+            self._read(body.numpy().data)
         tensors = [
             (name, body[start : start + size].view(dtype).reshape(shape))
             for name, dtype, shape, start, size in pieces
@@ -152,17 +198,26 @@ class Codec(ABC):
 
 
 class Channel(Codec):
-    """Frames over a connected socket. `receive` raises EOFError when the other side is gone."""
+    """Frames over a connected socket. `receive` raises EOFError when the other side is gone.
 
-    def __init__(self, link: socket.socket, largest: int = LARGEST_BODY) -> None:
+    `shelf` is where the bodies of frames may lie that go one of the two ways: the end that lays them down
+    sends with `laying`.
+    """
+
+    def __init__(
+        self, link: socket.socket, largest: int = LARGEST_BODY, *, shelf: Shelf | None = None
+    ) -> None:
         super().__init__(largest)
         self.link = link
+        self.shelf = shelf
 
     def fileno(self) -> int:
         return self.link.fileno()
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: Frame, *, laying: bool = False) -> None:
         buffers = self.pack(frame)
+        if laying and self.shelf is not None:
+            buffers = _laid(buffers, self.shelf)
         while buffers:
             sent = self.link.sendmsg(list(buffers)[:_BUFFERS])
             while buffers and sent >= len(buffers[0]):
@@ -181,6 +236,14 @@ class Channel(Codec):
 
     def close(self) -> None:
         self.link.close()
+
+
+def _laid(buffers: deque[memoryview], shelf: Shelf) -> deque[memoryview]:
+    """What is left to send of a frame whose body lies on the shelf; all of it if it is small or large."""
+    header, *body = buffers
+    size = sum(map(len, body))
+    place = shelf.lay(body, size) if size >= _SMALL else None
+    return buffers if place is None else deque([memoryview(bytes([place]) + header[1:])])
 
 
 class Parcels(Codec):

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from heroes.errors import ConfigError, ExchangeError, TrainingError
-from heroes.transport.wire import Channel, Frame
+from heroes.transport.wire import Channel, Frame, Shelf
 from heroes.transport.workers.queue import Queue
 from heroes.transport.workers.setup import Setup, check_importable, write
 from heroes.transport.workers.work import work
@@ -176,8 +176,14 @@ class Pool:
         foreign = [ours, *(w.channel.link for w in self.workers)] if self.start == "fork" else []
         taken = [w.device for w in self.workers]
         device = min(self.devices, key=taken.count)  # the first of those with the fewest workers
+        shelf = None
+        with suppress(OSError):  # a system that gives no more memory; and a spawned process shares none
+            shelf = Shelf(_AHEAD) if self.start == "fork" else None
         process = _MAKE[self.start](
-            target=work, args=(theirs, self._source(), foreign, device), daemon=True, name="heroes-worker"
+            target=work,
+            args=(theirs, self._source(), foreign, device, shelf),
+            daemon=True,
+            name="heroes-worker",
         )
         try:
             with _undisturbed():
@@ -187,7 +193,7 @@ class Pool:
             raise
         finally:
             theirs.close()  # only the worker holds it now: when it ends, we read the end
-        self.workers.append(_Worker(process, Channel(ours), device, time.monotonic()))
+        self.workers.append(_Worker(process, Channel(ours, shelf=shelf), device, time.monotonic()))
 
     def _source(self) -> Setup | Path:
         if self.start == "fork":

@@ -23,18 +23,22 @@ from heroes.client.evaluation import reason, tally
 from heroes.client.training import Trainer
 from heroes.errors import ExchangeError, said
 from heroes.messages import Lost
-from heroes.transport.wire import Channel, Frame, read_task, update_frame
+from heroes.transport.wire import Channel, Frame, Shelf, read_task, update_frame
 from heroes.transport.workers.memory import keep_memory
 from heroes.transport.workers.setup import Setup, read
 
 
 def work(
-    link: socket.socket, source: Setup | Path, foreign: Sequence[socket.socket], device: torch.device
+    link: socket.socket,
+    source: Setup | Path,
+    foreign: Sequence[socket.socket],
+    device: torch.device,
+    shelf: Shelf | None = None,
 ) -> None:
     """Serve the parent until it is gone, training on the device.
 
     `source` is the setup or the folder it is in; `foreign` are other workers' sockets, which a
-    fork copied along.
+    fork copied along; answers are laid on the `shelf`, if there is one.
     """
     torch.set_num_threads(1)  # first of all: a fork has no copy of the parent's threads
     keep_memory()
@@ -43,7 +47,7 @@ def work(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in foreign:
         other.close()  # else a sibling would not notice that the parent is gone
-    channel = Channel(link)
+    channel = Channel(link, shelf=shelf)
     inbox: SimpleQueue[Frame] = SimpleQueue()
     Thread(
         target=_listen, args=(channel, inbox, source if isinstance(source, Path) else None), daemon=True
@@ -58,7 +62,7 @@ def work(
         os._exit(1)
     channel.send(Frame({"ready": True}, {}))
     while True:
-        channel.send(answer(setup, trainer, inbox.get()))
+        channel.send(answer(setup, trainer, inbox.get()), laying=True)
 
 
 def _listen(channel: Channel, inbox: SimpleQueue[Frame], folder: Path | None) -> None:
