@@ -138,7 +138,7 @@ class Strategy(Section):
         """What the run gave it."""
         if self._ground is None:
             raise HeroesError(
-                f"the strategy {self.name!r} is not part of a run yet; strategy.on(ground) makes it so"
+                f"strategy {self.name!r} is not part of a run yet; strategy.on(ground) makes it so"
             )
         return self._ground
 

@@ -118,9 +118,7 @@ class Heroes(Strategy):
     to 25 % shorter or longer, whichever lets clients wait least
     """
     own_clock: bool = True
-    """where nobody knows beforehand how fast clients are today (on devices, or with fleet.foresight =
-    expected): whether they train for as long as planned by their own clocks, or do the steps planned
-    """
+    """whether clients that nobody can foresee (fleet.foresight) train for a time by their own clocks"""
     by_steps: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """how steps weigh in the mean: a change is taken times (its steps / the usual number)^by_steps; 0 is
     the same for all, 1 weighs by steps, -1 makes up for them, as FedNova does

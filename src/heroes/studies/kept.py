@@ -35,14 +35,13 @@ Key = tuple[tuple[str, str], ...]
 def key_of(config: Config) -> Key:
     """What tells a run from others: every setting that can change what it comes to, the seed too."""
     settings = flat(config.model_dump(mode="json"))
-    exact = config.fleet.foresight == "exact"
-    idle = config.strategy.idle | (config.strategy.unforeseen if exact else frozenset())
-    return tuple(sorted((key, str(value)) for key, value in settings if not _apart(key, idle)))
+    unread = config.strategy.unforeseen if config.fleet.foresight == "exact" else frozenset()
+    idle = {f"strategy.{name}" for name in config.strategy.idle | unread}
+    return tuple(sorted((key, str(value)) for key, value in settings if not (_apart(key) or key in idle)))
 
 
-def _apart(name: str, idle: frozenset[str]) -> bool:
-    unread = name.startswith("strategy.") and name.removeprefix("strategy.") in idle
-    return unread or name.startswith(_APART) or name in _APART_KEYS
+def _apart(name: str) -> bool:
+    return name.startswith(_APART) or name in _APART_KEYS
 
 
 @dataclass(frozen=True)

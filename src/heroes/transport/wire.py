@@ -88,7 +88,7 @@ class Shelf:
         return len(self._places)
 
     def lay(self, pieces: Iterable[memoryview], size: int) -> int | None:
-        """Where the pieces, of so many bytes, lie from now on; None if there is no room."""
+        """At which place, counted from 1, the pieces of so many bytes lie now; None if there is no room."""
         place, at = self._places[self._next], _ALIGNMENT
         if at + size > len(place) or place[0]:
             return None
@@ -96,8 +96,9 @@ class Shelf:
             place[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
             at += len(piece)
         place[0] = 1
-        self._next = (self._next + 1) % len(self)
-        return int(self._next or len(self))
+        number = self._next + 1
+        self._next = number % len(self)
+        return number
 
     def take(self, number: int, into: memoryview) -> None:
         """Fill the buffer with what lies at this place, counted from 1, and free it."""
