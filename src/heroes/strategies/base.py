@@ -137,9 +137,7 @@ class Strategy(Section):
     def ground(self) -> Ground:
         """What the run gave it."""
         if self._ground is None:
-            raise HeroesError(
-                f"strategy {self.name!r} is not part of a run yet; strategy.on(ground) makes it so"
-            )
+            raise HeroesError(f"strategy {self.name!r} is in no run yet; strategy.on(ground) puts it there")
         return self._ground
 
     @property

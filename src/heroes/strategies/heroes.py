@@ -236,10 +236,9 @@ class Heroes(Strategy):
         selections, taus = zip(*chosen, strict=True)
         late = steps.straggler.tolist()
         given = assignments(state.round + 1, cohort, load, rate, selections, taus, late, probing)
-        if self._fits and seconds is not None:
-            given = fitted(given, seconds, self.patience, self.tau_max)
-        if self.own_clock and seconds is not None:
-            given = by_own_clocks(given)
+        if seconds is not None:
+            given = fitted(given, seconds, self.patience, self.tau_max) if self._fits else given
+            given = by_own_clocks(given) if self.own_clock else given
         facts = {
             "tau_star": pace.tau,
             "rounds_left": pace.rounds,
