@@ -129,12 +129,14 @@ def _made(text: str, folder: Path, begun: bool, stop: Event) -> Ended:
 
     from heroes.assemble import NOTHING, with_file
     from heroes.runs.running import resume, run
+    from heroes.transport.workers.memory import keep_memory
 
     def leave_if_asked(record: RoundRecord | None = None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
 
     torch.set_num_threads(1)
+    keep_memory()
     began = time.monotonic()
     try:
         leave_if_asked()
