@@ -31,9 +31,13 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="few turns, to see that it runs; the figures mean little"
     )
+    parser.add_argument("--job", choices=["overhead", "compute"], help="one of the jobs of peers alone")
     chosen = parser.parse_args()
+    if chosen.job and chosen.name != ["peers"]:
+        parser.error("--job is for peers alone")
     for name in chosen.name or ALL:
-        importlib.import_module(f"benchmarks.{name}").main(quick=chosen.quick)
+        of_peers = {"job": chosen.job} if name == "peers" else {}
+        importlib.import_module(f"benchmarks.{name}").main(quick=chosen.quick, **of_peers)
 
 
 if __name__ == "__main__":

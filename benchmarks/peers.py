@@ -162,14 +162,15 @@ def descendants(ancestor: int) -> list[int]:
     return found[1:]
 
 
-def main(quick: bool) -> None:
+def main(quick: bool, job: str | None = None) -> None:
     missing = [name for name in ("flwr", "ray", "pfl") if find_spec(name) is None]
     if missing:
         raise SystemExit(
             f"the peers benchmark needs {', '.join(missing)}; make bench BENCH=peers installs them"
         )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and so the sides are ended too
-    save("peers", {name: measure(name, TURNS[quick]) for name in JOBS})
+    names = list(JOBS) if job is None else [job]
+    save(f"peers-{job}" if job else "peers", {name: measure(name, TURNS[quick]) for name in names})
 
 
 def measure(name: str, turns: int) -> dict[str, object]:

@@ -24,6 +24,7 @@ from heroes.data.examples import Examples
 from heroes.errors import ExchangeError, said
 from heroes.messages import LEAST_PART, Assignment, Integers, Lost, Task, Tensors, Update
 from heroes.models.family import Family, LocalModel
+from heroes.models.pools import pool_first
 from heroes.models.statistics import at_hand
 from heroes.slices.cuts import cut_out
 from heroes.slices.exchange import UP_BITS, halved
@@ -179,6 +180,7 @@ class Trainer:
             self._models[key] = make(width)
             self._models[key].bfloat16 = self.settings.precision == "bfloat16"
             _lay_out(self._models[key].module.to(self.device))
+            pool_first(self._models[key].module)
             if self.settings.scaler:
                 scale_activations(self._models[key].module, self.family.max_width / width)
         return self._models[key]

@@ -136,9 +136,10 @@ class Strategy(Section):
     @property
     def ground(self) -> Ground:
         """What the run gave it."""
-        if self._ground is None:
+        ground = self._ground  # once: pydantic looks long for what is private
+        if ground is None:
             raise HeroesError(f"strategy {self.name!r} is in no run yet; strategy.on(ground) puts it there")
-        return self._ground
+        return ground
 
     @property
     def family(self) -> Family:
