@@ -32,11 +32,13 @@ def main() -> None:
         "--quick", action="store_true", help="few turns, to see that it runs; the figures mean little"
     )
     parser.add_argument("--job", choices=["overhead", "compute"], help="one of the jobs of peers alone")
+    parser.add_argument("--tools", help="of peers, with commas between: heroes, flower, pfl, bare")
     chosen = parser.parse_args()
-    if chosen.job and chosen.name != ["peers"]:
-        parser.error("--job is for peers alone")
+    if (chosen.job or chosen.tools) and chosen.name != ["peers"]:
+        parser.error("--job and --tools are for peers alone")
     for name in chosen.name or ALL:
-        of_peers = {"job": chosen.job} if name == "peers" else {}
+        of_peers = {"job": chosen.job} if chosen.job else {}
+        of_peers |= {"tools": chosen.tools.split(",")} if chosen.tools else {}
         importlib.import_module(f"benchmarks.{name}").main(quick=chosen.quick, **of_peers)
 
 
