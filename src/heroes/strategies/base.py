@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -131,15 +132,15 @@ class Strategy(Section):
         """
         ready = self.model_copy()
         ready._ground = ground
+        ready.__dict__.pop("ground", None)  # of the run that it was copied from
         return ready
 
-    @property
+    @cached_property  # pydantic looks long for what is private
     def ground(self) -> Ground:
         """What the run gave it."""
-        ground = self._ground  # once: pydantic looks long for what is private
-        if ground is None:
+        if self._ground is None:
             raise HeroesError(f"strategy {self.name!r} is in no run yet; strategy.on(ground) puts it there")
-        return ground
+        return self._ground
 
     @property
     def family(self) -> Family:

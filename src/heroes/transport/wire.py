@@ -48,7 +48,7 @@ _MOST_DIMENSIONS = 16
 LARGEST_BODY = 8 * 2**30  # bytes
 _NAMES = "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128"
 _KINDS: dict[str, torch.dtype] = {name: getattr(torch, name) for name in _NAMES.split()}
-_Piece = tuple[str, torch.dtype, list[int], int, int]  # name, type, shape, where it begins, bytes
+_Piece = tuple[str, torch.dtype, list[int], list[int], int]  # name, type, shape, strides, where it begins
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,10 @@ class Codec(ABC):
             self.shelf.take(laid, body.numpy().data)
         else:
             self._read(body.numpy().data)
+        flat = {dtype: body.view(dtype) for dtype in {piece[1] for piece in pieces}}
         tensors = [
-            (name, body[start : start + size].view(dtype).reshape(shape))
-            for name, dtype, shape, start, size in pieces
+            (name, flat[dtype].as_strided(shape, strides, start))
+            for name, dtype, shape, strides, start in pieces
         ]
         if news is not None:
             self._received[place:] = [dict(tensors[:news])]
@@ -379,7 +380,8 @@ def _pieces(described: Any, largest: int) -> tuple[list[_Piece], int]:
             )
         dtype = _KINDS[kind]
         size = math.prod(shape) * dtype.itemsize
-        pieces.append((name, dtype, shape, at, size))
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        pieces.append((name, dtype, shape, strides, at // dtype.itemsize))
         at += size + -size % _ALIGNMENT
         if at > largest:
             raise ValueError(f"its tensors have more than {largest} bytes")
