@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, PrivateAttr
+from pydantic import BeforeValidator
 
 from heroes.errors import HeroesError
 from heroes.fields import Positive, Section, Whole
@@ -122,8 +122,6 @@ class Strategy(Section):
     a configuration that takes the strategy takes them too, and refuses others
     """
 
-    _ground: Ground | None = PrivateAttr(default=None)
-
     def on(self, ground: Ground) -> Self:
         """The same strategy, ready to run.
 
@@ -131,16 +129,13 @@ class Strategy(Section):
             ground: what the run gives it.
         """
         ready = self.model_copy()
-        ready._ground = ground
-        ready.__dict__.pop("ground", None)  # of the run that it was copied from
+        ready.__dict__["ground"] = ground  # no field, and found sooner than what pydantic keeps as private
         return ready
 
-    @cached_property  # pydantic looks long for what is private
+    @cached_property
     def ground(self) -> Ground:
         """What the run gave it."""
-        if self._ground is None:
-            raise HeroesError(f"strategy {self.name!r} is in no run yet; strategy.on(ground) puts it there")
-        return self._ground
+        raise HeroesError(f"strategy {self.name!r} is in no run yet; strategy.on(ground) puts it there")
 
     @property
     def family(self) -> Family:
