@@ -25,6 +25,8 @@ def keep(
     waiting: float = 1.0,
 ) -> Path:
     """Keep a run with these scores, round by round; a round sends as many megabytes as it takes seconds."""
+    if config.training.precision == "auto":
+        config = config.changed({"training.precision": "bfloat16"})  # a run says what it became
     folder = store.folder.parent / "hand-made" / store.name_of(config)
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(to_toml(config))

@@ -54,4 +54,4 @@ class Evidence:
         """How many kept runs belong to no figure and no study: their settings are no longer asked for."""
         rows = [outcome for name in self.figures for outcome in self.rows(name)]
         rows += [each for _, variants in self.studies for some in variants.values() for each in some]
-        return len(set(self.store.runs) - {key for outcome in rows for key in outcome.keys})
+        return len(self.store.runs) - len({run.path for outcome in rows for run in outcome.runs})
