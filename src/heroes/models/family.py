@@ -9,7 +9,8 @@ Nothing is declared by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 
 import torch
@@ -44,6 +45,7 @@ class LocalModel:
         self.bases = tuple(bases)
         self.bfloat16 = False
         self._modules = tuple(module.modules())
+        self._has_lstm = any(isinstance(each, nn.LSTM) for each in self._modules)
         self._starts = [
             (holder, name, full_name(path, name), None if value is None else value.clone())
             for path, holder in module.named_modules()
@@ -57,7 +59,7 @@ class LocalModel:
         """
         if not self.bfloat16:
             return self.exactly(inputs, tensors)
-        with torch.autocast(inputs.device.type, torch.bfloat16):
+        with torch.autocast(inputs.device.type, torch.bfloat16), self._able(inputs.device):
             outputs = self.exactly(inputs, tensors)
         rounded = isinstance(outputs, Tensor) and outputs.dtype == torch.bfloat16
         return outputs.float() if rounded else outputs
@@ -71,6 +73,17 @@ class LocalModel:
                 else functional_call(self.module, self._by_path(tensors), (inputs,))
             )
         return outputs
+
+    @contextmanager
+    def _able(self, device: torch.device) -> Iterator[None]:
+        """Without oneDNN where it can do no LSTM in bfloat16, on processors without AVX-512."""
+        stays = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        before = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(before and (stays or not self._has_lstm))
+        try:
+            yield
+        finally:
+            torch._C._set_mkldnn_enabled(before)
 
     def _by_path(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors under the names and in the shapes that the module has for them."""
