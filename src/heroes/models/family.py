@@ -77,9 +77,10 @@ class LocalModel:
     @contextmanager
     def _able(self, device: torch.device) -> Iterator[None]:
         """Without oneDNN where it can do no LSTM in bfloat16, on processors without AVX-512."""
-        stays = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        used = self._has_lstm and device.type == "cpu" and torch.backends.mkldnn.is_available()
+        unable = used and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
         before = torch._C._get_mkldnn_enabled()
-        torch._C._set_mkldnn_enabled(before and (stays or not self._has_lstm))
+        torch._C._set_mkldnn_enabled(before and not unable)
         try:
             yield
         finally:
