@@ -16,6 +16,7 @@ FIGURES = {
     "accuracy": "accuracy",
     "waiting": "accuracy",
     "resources": "accuracy",
+    "accuracy-70": "accuracy-70",
     "noniid": "noniid",
     "text": "text",
     "images": "images",

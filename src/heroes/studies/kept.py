@@ -71,14 +71,14 @@ class Store:
         mark = zlib.crc32(repr(key_of(config)).encode())
         return f"{config.experiment}-{config.strategy.name}-{config.seed}-{mark:08x}"
 
-    def add(self, folder: Path, wall_seconds: float | None = None) -> RunData:
+    def add(self, folder: Path, core_seconds: float | None = None) -> RunData:
         """Keep what a run folder holds."""
         run = load_run(folder)
         config = parse_kept(run.config)
         path = self.folder / f"{self.name_of(config)}.json.gz"
         content = {
             "heroes": __version__,
-            "wall_seconds": wall_seconds,
+            "core_seconds": core_seconds,
             "machine": {name: (run.environment or {}).get(name) for name in _MACHINE},
             "config": config.model_dump(mode="json"),
             "records": [_rounded(_slim(row)) for row in run.rows],
@@ -130,7 +130,7 @@ def load_kept(path: Path) -> RunData:
         rows=rows,
         environment={
             "heroes": content.get("heroes"),
-            "wall_seconds": content.get("wall_seconds"),
+            "core_seconds": content.get("core_seconds", content.get("wall_seconds")),  # as it was once called
             "machine": content.get("machine"),
         },
     )

@@ -72,25 +72,23 @@ def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: i
     """
     for needed in (store.folder, folder):
         needed.mkdir(parents=True, exist_ok=True)  # before anything that takes long
-    planned = [
-        (Planned(_ours(config), folder / store.name_of(config), label), (label, config))
-        for label, config in todo
-    ]
     unfinished = []
-    for each, about in planned:
+    for label, config in todo:
+        each = Planned(_ours(config), folder / store.name_of(config), label)
         if each.done:  # by a process that was ended before it could keep it
             _keep(each.folder, store, None)
-            heard(f"{each.variant}, seed {each.config.seed}: was done already, kept")
+            heard(f"{label}, seed {config.seed}: was done already, kept")
         else:
-            unfinished.append((each, about))
+            unfinished.append((each, (label, config, each.begun)))
     failed = []
     with workers(jobs if unfinished else 0) as crew:
-        for (label, config), ended in crew.run(unfinished):
+        for (label, config, gone_on), ended in crew.run(unfinished):
             if ended.failed is not None:
                 failed.append((ended.exit_code, f"{label}, seed {config.seed}: {ended.failed}"))
                 heard(failed[-1][1])
                 continue
-            _keep(folder / store.name_of(config), store, round(ended.wall_seconds, 1))
+            took = None if gone_on else round(ended.core_seconds, 1)  # an earlier part's is not known
+            _keep(folder / store.name_of(config), store, took)
             heard(f"{label}, seed {config.seed}: kept after {ended.wall_seconds:.0f} s")
     if failed:
         mistake = all(code == ConfigError.exit_code for code, _ in failed)
@@ -98,8 +96,8 @@ def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: i
         raise kind(f"{len(failed)} of {len(todo)} runs failed: {failed[0][1]}")
 
 
-def _keep(place: Path, store: Store, wall_seconds: float | None) -> None:
-    store.add(place, wall_seconds)
+def _keep(place: Path, store: Store, core_seconds: float | None) -> None:
+    store.add(place, core_seconds)
     with suppress(OSError):
         rmtree(place)
 

@@ -33,9 +33,11 @@ UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h: nothing that the settings of a run
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: seconds it took here, and why it failed, with the exit code, if it did."""
+    """How a run ended: what it took here, and why it failed, with the exit code, if it did."""
 
     wall_seconds: float
+    core_seconds: float
+    """of the processor: neither other processes nor a pause count"""
     failed: str | None = None
     exit_code: int = 0
 
@@ -137,7 +139,11 @@ def _made(text: str, folder: Path, begun: bool, stop: Event) -> Ended:
 
     torch.set_num_threads(1)
     keep_memory()
-    began = time.monotonic()
+    wall, core = time.monotonic(), time.process_time()
+
+    def ended(failed: str | None = None, exit_code: int = 0) -> Ended:
+        return Ended(time.monotonic() - wall, time.process_time() - core, failed, exit_code)
+
     try:
         leave_if_asked()
         if begun:
@@ -147,9 +153,9 @@ def _made(text: str, folder: Path, begun: bool, stop: Event) -> Ended:
             config = parse(tree, with_file(NOTHING, tree).strategy_class)
             run(config, out=folder, overwrite=True, on_round=leave_if_asked)
     except HeroesError as error:
-        return Ended(time.monotonic() - began, str(error), error.exit_code)
+        return ended(str(error), error.exit_code)
     except KeyboardInterrupt:
-        return Ended(time.monotonic() - began, "interrupted", 130)
+        return ended("interrupted", 130)
     except Exception as error:  # one run's failure must not end the others
-        return Ended(time.monotonic() - began, said(error), UNEXPECTED)
-    return Ended(time.monotonic() - began)
+        return ended(said(error), UNEXPECTED)
+    return ended()

@@ -35,10 +35,8 @@ def how(name: str, evidence: Evidence) -> str:
     """The command that makes the runs of a figure, and what it took."""
     plan = evidence.figures[name][0].plan
     there, of = evidence.count(name)
-    walls = [
-        wall for run in evidence.runs(name) if (wall := _environment(run).get("wall_seconds")) is not None
-    ]
-    took = f"; {len(walls)} of them took {_long(sum(walls))} of one core together" if walls else ""
+    known = [each for run in evidence.runs(name) if (each := _environment(run).get("core_seconds"))]
+    took = f"; {len(known)} of them took {_long(sum(known))} of one core together" if known else ""
     return f"`heroes reproduce {name}`: {there} of {of} runs are there ({seeds_of(plan.seeds)}){took}."
 
 
