@@ -117,6 +117,17 @@ def test_ahead_means_with_every_seed(values: tuple[float, ...], standing: str, e
     assert lost.standing == {"ahead": "even"}.get(standing, standing)
 
 
+def test_scores_are_explained_by_rounds_and_by_who_trained_the_complete_model(store: Store) -> None:
+    plan = plan_of("noniid")
+    plan = plan.model_copy(update={"settings": {**plan.settings, "model.max_width": 2}})
+    keep_all(store, plan, seeds=1)
+    point = next(each for each in paper().points if each.plan == "noniid")
+    (chapter,) = [each for each in chapters(plan, store) if each.variant in point.variants]
+    told = why(Compared(point, chapter))
+    assert "Rounds by then: Heroes 6, FedAvg 6, ADP 6, HeteroFL 6, Flanc 6." in told
+    assert "Clients that trained the complete model: Heroes 50 %, FedAvg 50 %," in told
+
+
 def test_what_the_paper_says_is_about_rows_that_there_are() -> None:
     for point in paper().points:
         plan = plan_of(point.plan)
@@ -142,6 +153,7 @@ def test_the_page_has_both_tables_ratios_and_what_is_missing(accuracy: Evidence)
         "Traffic saved to 60 %",
         "30 of them took 30 min of one core together",
         "`noniid` 0 of ",
+        "| 2,500 examples | bfloat16 | cifar10's |",
     ):
         assert said in text, said
     assert "None" not in text

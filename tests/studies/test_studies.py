@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from typer.testing import CliRunner
 from heroes.cli.app import app
 from heroes.cli.commands import run as _run  # noqa: F401 (registers the commands)
 from heroes.errors import ConfigError, RunFolderError
+from heroes.messages import RoundRecord
 from heroes.report import load_run
+from heroes.report.runs import RunData
 from heroes.runs.running import run
 from heroes.settings import recipes
 from heroes.studies import plans
 from heroes.studies.kept import Store, key_of, load_kept
-from heroes.studies.making import missing, outcomes
+from heroes.studies.making import make, missing, outcomes
 from heroes.studies.tables import table
 
 TINY = """
@@ -58,11 +61,32 @@ def test_a_study_runs_what_is_missing_keeps_it_and_tells(study: Path, tmp_path: 
     assert list(runs.iterdir()) == []
     assert "two steps" in first.output
     assert "2 of 2" in first.output
+    assert all(_taken(found) > 0 for found in Store(kept).runs.values())
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
     again = CliRunner().invoke(app, command)
     assert again.exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
     assert "kept after" not in again.output
+
+
+def _taken(found: RunData) -> float:
+    """The seconds of a core that a kept run took."""
+    return dict(found.environment or {})["core_seconds"]
+
+
+def test_what_a_run_took_is_not_told_if_it_was_gone_on_with(study: Path, tmp_path: Path) -> None:
+    def leave(record: RoundRecord) -> None:
+        raise KeyboardInterrupt
+
+    study.write_text(TINY.replace("[100, 101]", "[100]"))
+    (_, config), *_ = missing(list(plans.rows(plans.read(str(study)))), store := Store(tmp_path / "kept"))
+    ours = config.changed({"engine.name": "in_process", "checkpoint.every": 10})
+    with suppress(KeyboardInterrupt):
+        run(ours, out=tmp_path / "runs" / store.name_of(config), on_round=leave)
+    make([("begun", config)], store, tmp_path / "runs", 1, lambda text: None)
+    found = store.find(config)
+    assert found is not None
+    assert _taken(found) is None
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_kept(study: Path, tmp_path: Path) -> None:

@@ -36,9 +36,11 @@ def lead(evidence: Evidence) -> list[str]:
         ]
     priced = [each for each in evidence.figures["worlds"] if each.variant == PRICED and not each.absent]
     lines = [*_leading(told[0]), *(line for chapter in [*told[1:], *priced] for line in _also(chapter))]
-    name = told[0].plan.name
-    picture = next((each for each in drawings(evidence) if each.name.startswith(name)), None)
-    shown = [] if picture is None else [picture.markdown.replace("(pictures/", "(docs/pictures/"), ""]
+    shown = [
+        line.replace("(pictures/", "(docs/pictures/")
+        for picture in drawings(evidence, told[0].plan.name)[:1]
+        for line in (picture.markdown, "")
+    ]
     rest = "has the rest: what reproduces of the paper, what does not, and why."
     return [*lines, *shown, f"[docs/results.md](docs/results.md) {rest}"]
 
@@ -136,7 +138,7 @@ def field(evidence: Evidence) -> Iterator[str]:
             yield from (f"{there} of {of} runs are there.", "")
         if chapter.found is not None:
             yield from (*_field(chapter, chapter.found), "")
-            yield from (each.markdown for each in drawings(evidence) if each.name == name)
+            yield from (each.markdown for each in drawings(evidence, name))
             yield ""
 
 

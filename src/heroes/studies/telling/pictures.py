@@ -63,9 +63,10 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def drawings(evidence: Evidence) -> list[Drawing]:
-    """All pictures that can be drawn from what is kept."""
-    every = [each for name, of_plan in evidence.figures.items() for each in _of_plan(name, of_plan)]
+def drawings(evidence: Evidence, *figures: str) -> list[Drawing]:
+    """All pictures of these figures, or of every figure, that can be drawn from what is kept."""
+    chosen = figures or tuple(evidence.figures)
+    every = [each for name in chosen for each in _of_plan(name, evidence.figures[name])]
     return [each for each in every if each.runs]
 
 
@@ -74,12 +75,15 @@ def together(name: str, of_plan: Sequence[Chapter]) -> list[Drawing]:
     return [each for each in _of_plan(name, of_plan) if each.runs] if name in _SPECIAL else []
 
 
+_WITH_WAITING = ("accuracy", "accuracy-70")
+
+
 def _of_plan(name: str, of_plan: Sequence[Chapter]) -> Iterator[Drawing]:
     if name in _SPECIAL:
         yield from _SPECIAL[name](of_plan)
         return
     for chapter in of_plan:
-        yield from _curves(chapter, waiting=name == "accuracy")
+        yield from _curves(chapter, waiting=name in _WITH_WAITING)
 
 
 def _curves(chapter: Chapter, waiting: bool) -> Iterator[Drawing]:

@@ -12,10 +12,11 @@ from heroes.studies.telling import ablation, motivation, trust
 from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence
 from heroes.studies.telling.markdown import apart, grid, page, percent, table
-from heroes.studies.telling.pictures import Drawing, drawings
+from heroes.studies.telling.pictures import drawings
 
 TITLES = {
     "accuracy": "CIFAR-10: accuracy, waiting, resources",
+    "accuracy-70": "CIFAR-10: as far as 70 %",
     "noniid": "CIFAR-10: uneven data",
     "text": "Shakespeare",
     "images": "Images of 100 classes",
@@ -40,11 +41,10 @@ _NAMES = {BEST: "the best of them", MEAN: "all on average"}
 
 def results_page(evidence: Evidence) -> str:
     """The text of the page."""
-    drawn = drawings(evidence)
     lines = ["# What the experiments came to", "", _ABOUT, "", *_missing(evidence), ""]
     lines += ["## What reproduces, what does not, and why", "", *verdicts(evidence), "", _RULES]
     for name, title in TITLES.items():
-        lines += ["", f"## {title}", "", *_section(name, evidence, drawn)]
+        lines += ["", f"## {title}", "", *_section(name, evidence)]
     return page([*lines, "", "## How far to trust each number", "", *trust.lines(evidence)])
 
 
@@ -61,7 +61,7 @@ def _missing(evidence: Evidence) -> Iterator[str]:
         )
 
 
-def _section(name: str, evidence: Evidence, drawn: Sequence[Drawing]) -> Iterator[str]:
+def _section(name: str, evidence: Evidence) -> Iterator[str]:
     of_plan = evidence.figures[name]
     plan = of_plan[0].plan
     yield from (plan.about, "", trust.how(name, evidence), "", *apart(plan), "")
@@ -69,9 +69,8 @@ def _section(name: str, evidence: Evidence, drawn: Sequence[Drawing]) -> Iterato
     if not evidence.runs(name):
         return
     yield from _TOLD.get(name, _every_variant)(of_plan)
-    for each in drawn:
-        if each.name == name or each.name.startswith(f"{name}-"):
-            yield from (each.markdown, "")
+    for each in drawings(evidence, name):
+        yield from (each.markdown, "")
 
 
 def _every_variant(of_plan: Sequence[Chapter]) -> Iterator[str]:

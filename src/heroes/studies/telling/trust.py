@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
@@ -20,6 +21,7 @@ _HEADER = (
     "seeds",
     "seeds differ by",
     "tested during a run on",
+    "precision",
     "settings",
     "machine",
     "heroes",
@@ -66,6 +68,7 @@ def _row(name: str, of_plan: Sequence[Chapter], runs: Sequence[RunData]) -> tupl
         f"{seeds} a row",
         _differ(of_plan),
         ", ".join(sorted(sample)),
+        _precisions(runs),
         f"{plan.experiment}'s",
         "; ".join(machines),
         ", ".join(versions),
@@ -93,6 +96,14 @@ def _differ(of_plan: Sequence[Chapter]) -> str:
 
 def _tests(run: RunData) -> str:
     return f"{run.settings['evaluation.sample']:,} examples" if run.sampled else "the whole test set"
+
+
+def _precisions(runs: Sequence[RunData]) -> str:
+    """In which precision clients trained, and in how many runs where that is not the same in all."""
+    counts = Counter(str(run.settings["training.precision"]) for run in runs)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{word} in {count}" for word, count in counts.most_common())
 
 
 def _environment(run: RunData) -> dict[str, Any]:

@@ -197,10 +197,11 @@ def why(compared: Compared) -> str:
         shares = [f"{name} {percent(_mean(runs[name], waiting))}" for name in (point.ours, *compared.gains)]
         return f"Of a round they wait: {', '.join(shares)}."
     if point.higher_is_better:
-        rounds = [
-            f"{name} {_mean(runs[name], compared.rounds):.0f}" for name in (point.ours, *compared.gains)
-        ]
-        return f"Rounds by then: {', '.join(rounds)}."
+        names = (point.ours, *compared.gains)
+        rounds = [f"{name} {_mean(runs[name], compared.rounds):.0f}" for name in names]
+        whole = [f"{name} {percent(_mean(runs[name], _whole))}" for name in names]
+        said = f"Rounds by then: {', '.join(rounds)}."
+        return f"{said} Clients that trained the complete model: {', '.join(whole)}."
     parts = [
         f"{name} {times:.2f} and {gain.spread.mean / times:.2f}"
         for name, gain in compared.gains.items()
@@ -213,6 +214,12 @@ def why(compared: Compared) -> str:
 
 def _runs(chapter: Chapter) -> dict[str, tuple[RunData, ...]]:
     return {each.label: each.runs for each in chapter.outcomes if each.runs}
+
+
+def _whole(run: RunData) -> float:
+    """Which share of the clients of all rounds trained the complete model."""
+    widths = [client.width for row in run.rows for client in row.clients]
+    return widths.count(run.settings["model.max_width"]) / max(1, len(widths))
 
 
 def _mean(runs: Sequence[RunData], of: Callable[[RunData], float]) -> float:
