@@ -141,6 +141,21 @@ def test_saved_traffic_is_a_ratio() -> None:
     assert point.rivals == {"FedAvg": 4.0}
 
 
+def test_rows_that_lack_as_many_runs_are_named_together(store: Store) -> None:
+    plan = plan_of("accuracy")
+    first = next(iter(plan.variants))
+    (chapter, *_) = chapters(plan, store)
+    assert chapter.absent == ["every row: 0 of 3 runs"]
+    flanc, heroes = (
+        next(r for r in plans.rows(plan, first) if r.label == name) for name in ("Flanc", "Heroes")
+    )
+    for config in heroes.configs:
+        keep(store, config)
+    keep(store, flanc.configs[0])
+    (chapter, *_) = chapters(plan, store)
+    assert chapter.absent == ["FedAvg, ADP, HeteroFL: 0 of 3 runs", "Flanc: 1 of 3 runs"]
+
+
 def test_the_page_has_both_tables_ratios_and_what_is_missing(accuracy: Evidence) -> None:
     text = results_page(accuracy)
     for said in (

@@ -40,9 +40,16 @@ class Chapter:
 
     @property
     def absent(self) -> list[str]:
-        """A note for every row that lacks runs."""
-        short = [each for each in self.outcomes if len(each.runs) < each.wanted]
-        return [f"{each.label}: {len(each.runs)} of {each.wanted} runs" for each in short]
+        """Which rows lack runs, those that have as many in one note."""
+        short: dict[str, list[str]] = {}
+        for each in self.outcomes:
+            if len(each.runs) < each.wanted:
+                short.setdefault(f"{len(each.runs)} of {each.wanted} runs", []).append(each.label)
+        every = len(self.outcomes)
+        return [
+            f"{'every row' if len(rows) == every else ', '.join(rows)}: {counts}"
+            for counts, rows in short.items()
+        ]
 
 
 def wanted(figures: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from heroes.tuning.grids import label
 
 SEEDS = 3  # fewer are no table to lead with
 LEADING = ("accuracy", "field")  # the first of these figures that has them
+FURTHER = "accuracy-70"
 PRICED = "priced clock"
 _BY_PRICE = "By a clock that charges what steps take on a processor, and not their FLOPs"
 
@@ -34,8 +35,10 @@ def lead(evidence: Evidence) -> list[str]:
             f"The comparison on CIFAR-10 has {there} of its {of} runs so far;",
             "[docs/results.md](docs/results.md) has what they came to, beside the numbers of the paper.",
         ]
+    further = [each for each in evidence.figures[FURTHER] if _least(each)]
     priced = [each for each in evidence.figures["worlds"] if each.variant == PRICED and not each.absent]
-    lines = [*_leading(told[0]), *(line for chapter in [*told[1:], *priced] for line in _also(chapter))]
+    others = [*told[1:], *further, *priced]
+    lines = [*_leading(told[0]), *(line for chapter in others for line in _also(chapter))]
     shown = [
         line.replace("(pictures/", "(docs/pictures/")
         for picture in drawings(evidence, told[0].plan.name)[:1]
