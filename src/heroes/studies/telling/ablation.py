@@ -15,9 +15,10 @@ from heroes.studies.tables import Outcome, waiting
 from heroes.studies.telling.markdown import grid, percent
 from heroes.studies.telling.verdicts import listed
 
+_LITTLE_TIME, _LITTLE_SCORE = 0.03, 0.005  # what makes no difference, whatever the seeds say
 _RULE = (
-    "*Slower, faster, worse, better: with every seed the same way. Times are those of the row over those of "
-    "{first}, at the hardest target that both reached.*"
+    "*Slower, faster, worse, better: with every seed the same way, by more than {time} of the time or "
+    "{score} points. Times are those of the row over those of {first}, at the hardest target that both reached.*"
 )
 
 
@@ -39,17 +40,18 @@ class Effect:
         """What can be said of it."""
         if self.same:
             return ["the same"]
+        longer = [each - 1.0 for each in (*self.times.reached, *self.alone)]
         told = [
-            _sign([*self.times.reached, *self.alone], 1.0, "slower", "faster"),
-            _sign(self.points.reached, 0.0, "better", "worse"),
+            _sign(longer, _LITTLE_TIME, "slower", "faster"),
+            _sign(self.points.reached, _LITTLE_SCORE, "better", "worse"),
         ]
         return [word for word in told if word] or ["even"]
 
 
-def _sign(values: Sequence[float], neutral: float, above: str, below: str) -> str:
-    if not values:
+def _sign(gains: Sequence[float], little: float, above: str, below: str) -> str:
+    if not gains:
         return ""
-    return above if min(values) > neutral else below if max(values) < neutral else ""
+    return above if min(gains) > little else below if max(gains) < -little else ""
 
 
 def effects(chapter: Chapter) -> list[Effect]:
@@ -86,8 +88,9 @@ def lines(of_plan: Sequence[Chapter]) -> Iterator[str]:
             yield from (f"No run of {first.label} is there yet, which the others are compared with.", "")
             continue
         header = ("changed", "seeds", "time", "accuracy in the end", "waiting", "MB a round", "")
+        rule = _RULE.format(first=first.label, time=percent(_LITTLE_TIME), score=f"{100 * _LITTLE_SCORE:g}")
         rows = [_row(first, None), *(_row(each.outcome, each) for each in found)]
-        yield from (*grid(header, rows), "", _RULE.format(first=first.label), "", *_lessons(found), "")
+        yield from (*grid(header, rows), "", rule, "", *_lessons(found), "")
 
 
 def _row(outcome: Outcome, effect: Effect | None) -> tuple[str, ...]:
