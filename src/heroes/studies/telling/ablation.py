@@ -18,7 +18,8 @@ from heroes.studies.telling.verdicts import listed
 _LITTLE_TIME, _LITTLE_SCORE = 0.03, 0.005  # what makes no difference, whatever the seeds say
 _RULE = (
     "*Slower, faster, worse, better: with every seed the same way, by more than {time} of the time or "
-    "{score} points. Times are those of the row over those of {first}, at the hardest target that both reached.*"
+    "{score} points. Times are those of the row over those of {first}, at the hardest target that both "
+    "reached.*"
 )
 
 
