@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hand_kept import keep_all
 from typer.testing import CliRunner
 
 from heroes.cli.app import app
@@ -12,6 +14,8 @@ from heroes.cli.commands import run as _run  # noqa: F401 (registers the command
 from heroes.cli.reproducing import FIGURES
 from heroes.errors import ConfigError
 from heroes.studies import plans
+from heroes.studies.figures import plan_of
+from heroes.studies.kept import Store
 
 SMALL = """
 about = "Two strategies."
@@ -67,6 +71,21 @@ def test_a_figure_is_run_once_and_written_with_tables_pictures_and_a_page(figure
     again = CliRunner().invoke(app, [*command, "--tables"])
     assert again.exit_code == 0
     assert "kept after" not in again.output
+
+
+def test_several_figures_have_one_page_that_leads_to_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store(tmp_path / "results")
+    for name in ("text", "images"):
+        keep_all(store, plan_of(name), seeds=1)
+    done = CliRunner().invoke(app, ["reproduce", "text", "images", "motivation", "--tables", "--quiet"])
+    assert done.exit_code == 0, done.output
+    out = tmp_path / "runs/reproduce"
+    leads = re.findall(r'href="([^"]+/[^"]+)">(\w+)<', (out / "index.html").read_text())
+    assert leads == [("text/page.html", "text"), ("images/page.html", "images")]
+    assert all((out / address).is_file() for address, _ in leads)
 
 
 @pytest.mark.parametrize(

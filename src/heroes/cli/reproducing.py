@@ -16,7 +16,7 @@ from heroes.cli.console import err_console, note, out_console, print_table, stat
 from heroes.cli.studying import Jobs, Progress, kept
 from heroes.errors import ConfigError
 from heroes.report import save_figure, write_whole
-from heroes.report.page import Picture, book
+from heroes.report.page import Picture, book, contents
 from heroes.studies import plans
 from heroes.studies.figures import FIGURES, chapters, plan_of, wanted
 from heroes.studies.kept import Store
@@ -24,6 +24,7 @@ from heroes.studies.making import kept_runs, make, refuse_without_data, to_make
 from heroes.studies.telling.pictures import together
 from heroes.studies.telling.writing import write_pages
 
+_PAGE = "page.html"
 _WHAT = f"list, page, all, or figures: {', '.join(FIGURES)}."
 Figures = Annotated[list[str], typer.Argument(metavar="FIGURE …", help=_WHAT)]
 Scale = Annotated[str, typer.Option(help="smoke: minutes; small: a night; full: the paper's size.")]
@@ -60,11 +61,17 @@ def reproduce_command(
     todo = {plan.name: [] if only_tables else to_make(plan, store) for plan in chosen}
     refuse_without_data([config for each in todo.values() for _, config in each])
     _refuse_nothing(chosen, todo, store)
+    told = []
     for plan in chosen:
         if todo[plan.name]:
             again = to_make(plan, store)  # figures share runs
             make(again, store, out / "runs", jobs, Progress(plan.name, len(again), quiet).heard)
-        _tell(plan, store, out / plan.name, quiet)
+        if _tell(plan, store, out / plan.name, quiet):
+            told.append(plan)
+    if len(told) > 1:
+        listed = {f"{plan.name}/{_PAGE}": (plan.name, plan.about) for plan in told}
+        page = write_whole(out / "index.html", contents("heroes: the evaluation", f"Scale {scale}.", listed))
+        err_console.print(f"all pages: {page}", markup=False, soft_wrap=True)
 
 
 def _list(store: Store, scale: str, seeds: str | None) -> None:
@@ -90,8 +97,8 @@ def _refuse_nothing(chosen: list[plans.Plan], todo: Mapping[str, object], store:
         note(f"no run of {name} is kept in {str(store.folder)!r}")
 
 
-def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> None:
-    """Print the leading tables of every variant, and write everything."""
+def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> bool:
+    """Print the leading tables of every variant, and write everything; whether there was anything."""
     told = list(chapters(plan, store))
     shown = {
         each.variant: replace(each.found, notes=(*each.found.notes, *each.absent))
@@ -112,5 +119,6 @@ def _tell(plan: plans.Plan, store: Store, out: Path, quiet: bool) -> None:
             ]
             for picture in pictures:
                 save_figure(picture.figure, out / picture.name)
-            page = write_whole(out / "page.html", book(f"heroes: {plan.name}", plan.about, shown, pictures))
+            page = write_whole(out / _PAGE, book(f"heroes: {plan.name}", plan.about, shown, pictures))
         err_console.print(f"page: {page}", markup=False, soft_wrap=True)
+    return bool(shown)

@@ -178,6 +178,17 @@ def book(title: str, about: str, chapters: Mapping[str, Comparison], pictures: S
     return PAGE.substitute(title=_name(title), subtitle=_words(about), css=CSS, body="\n".join(sections))
 
 
+def contents(title: str, about: str, pages: Mapping[str, tuple[str, str]]) -> str:
+    """A page that leads to others: by address, what each is called and what it is about."""
+    links = "".join(
+        f'<li><a href="{escape(address)}">{_name(name)}</a>: {_words(told)}</li>'
+        for address, (name, told) in pages.items()
+    )
+    return PAGE.substitute(
+        title=_name(title), subtitle=_words(about), css=CSS, body=_section("Figures", f"<ul>{links}</ul>")
+    )
+
+
 def _words(text: str, most: int = LONGEST_LINE) -> str:
     """Text from anywhere, escaped for the page."""
     return escape(printable(text, most))
