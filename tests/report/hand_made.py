@@ -29,7 +29,7 @@ def client(number: int, waiting: float) -> ClientRecord:
         bytes_down=0,
         straggler=False,
         loss=None,
-        samples=None,
+        samples=100 if number == 0 else 50,
     )
 
 

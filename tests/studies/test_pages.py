@@ -286,6 +286,14 @@ def test_studies_say_what_is_the_default_now(store: Store, monkeypatch: pytest.M
     assert "| as it is | 1 of 2 | 30 / 30 |" in text  # the mean of the first three tests is there
 
 
+def test_the_text_says_how_much_of_the_data_was_seen_and_why_others_have_more(store: Store) -> None:
+    keep_all(store, plan_of("text"), seeds=2)
+    text = results_page(Evidence(store))
+    assert "A public benchmark has 52.85 %" in text
+    # two clients of 100 and 50 windows do 5 and 6 steps of 32 in each of six rounds
+    assert "tanh: Heroes 14.08 ± 0.00x, FedAvg" in text
+
+
 def test_every_page_can_be_made_of_nothing_and_of_everything(store: Store) -> None:
     results_page(Evidence(store))
     for name in dict.fromkeys(FIGURES.values()):

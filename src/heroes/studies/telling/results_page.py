@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heroes.report import Comparison
 from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN
 from heroes.report.measures import Spread
+from heroes.report.runs import RunData
 from heroes.studies.figures import Chapter
 from heroes.studies.telling import ablation, motivation, trust
 from heroes.studies.telling.claims import point_by_point, verdicts
@@ -65,6 +66,7 @@ def _section(name: str, evidence: Evidence) -> Iterator[str]:
     of_plan = evidence.figures[name]
     plan = of_plan[0].plan
     yield from (plan.about, "", trust.how(name, evidence), "", *apart(plan), "")
+    yield from (plan.lesson, "") if plan.lesson else ()
     yield from point_by_point(name, of_plan)
     if not evidence.runs(name):
         return
@@ -131,8 +133,30 @@ def _ablation(of_plan: Sequence[Chapter]) -> Iterator[str]:
     yield from absent(of_plan)
 
 
+def _text(of_plan: Sequence[Chapter]) -> Iterator[str]:
+    yield from _every_variant(of_plan)
+    for chapter in of_plan:
+        if chapter.found is not None:
+            told = [f"{group.label} {_passes(group.runs)}" for group in chapter.found.groups]
+            about = "How often the windows of a run's clients had been trained on in the end"
+            yield from (f"{about}, {chapter.variant}: {', '.join(told)}.", "")
+
+
+def _passes(runs: Sequence[RunData]) -> str:
+    """How many times clients trained on all that they have, those of a run taken together."""
+    return Spread(tuple(map(_passes_of, runs))).text(lambda value: f"{value:.2f}", "not known", "x")
+
+
+def _passes_of(run: RunData) -> float | None:
+    clients = [client for row in run.rows for client in row.clients]
+    there = sum({each.client: each.samples or 0 for each in clients}.values())
+    seen = run.settings["training.batch_size"] * sum(each.tau * each.batch for each in clients)
+    return seen / there if there else None
+
+
 _TOLD: dict[str, Callable[[Sequence[Chapter]], Iterator[str]]] = {
     "noniid": _levels,
     "ablation": _ablation,
     "motivation": _motivation,
+    "text": _text,
 }
