@@ -15,7 +15,7 @@ from heroes.cli.reproducing import FIGURES
 from heroes.errors import ConfigError
 from heroes.studies import plans
 from heroes.studies.figures import plan_of
-from heroes.studies.kept import Store
+from heroes.studies.kept import Key, Store, key_of
 
 SMALL = """
 about = "Two strategies."
@@ -113,3 +113,12 @@ def test_every_figure_can_be_run_at_every_scale(name: str, scale: str) -> None:
     if scale != "smoke":
         seeds = {config.seed for row in rows for config in row.configs}
         assert seeds <= {3, 4, 5}  # which no decision has seen
+
+
+@pytest.mark.parametrize("scale", ["smoke", "full"])
+def test_the_longer_figure_shares_the_runs_of_the_other(scale: str) -> None:
+    def keys(name: str) -> set[Key]:
+        plan = plan_of(name, scale)
+        return {key_of(c) for v in plan.variants for row in plans.rows(plan, v) for c in row.configs}
+
+    assert keys("accuracy-70") <= keys("accuracy")
