@@ -22,7 +22,7 @@ from heroes.studies.kept import Store, key_of
 from heroes.studies.telling import ablation, motivation
 from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence
-from heroes.studies.telling.front import field, lead
+from heroes.studies.telling.front import BESIDES, field, lead
 from heroes.studies.telling.markdown import apart, marks, put_in
 from heroes.studies.telling.paper import Point, paper
 from heroes.studies.telling.pictures import KINDS, drawings, drawn_from, together, write_drawings
@@ -181,8 +181,11 @@ def test_the_front_page_has_a_sentence_until_there_are_three_seeds(store: Store)
     whole = Store(store.folder)
     keep_all(whole, plan_of("accuracy"))
     assert not any(line.startswith("By a clock") for line in lead(Evidence(whole)))
-    keep_all(whole, plan_of("worlds"))
+    for name in ("worlds", "text", "accuracy-70"):
+        keep_all(whole, plan_of(name), seeds=1)
     lines = lead(Evidence(whole))
+    told = [line.partition(":")[0] for line in lines if line.endswith("(seed 3).")]
+    assert told == list(BESIDES.values())
     (told,) = [line for line in lines if line.startswith("By a clock that charges what steps take")]
     assert ": to 50 % Heroes is 0.50 times" in told
     assert told.endswith("(seed 3).")

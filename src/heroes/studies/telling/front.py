@@ -20,9 +20,13 @@ from heroes.tuning.grids import label
 
 SEEDS = 3  # fewer are no table to lead with
 LEADING = ("accuracy", "field")  # the first of these figures that has them
-FURTHER = "accuracy-70"
-PRICED = "priced clock"
 _BY_PRICE = "By a clock that charges what steps take on a processor, and not their FLOPs"
+BESIDES = {
+    ("accuracy-70", "As far as the paper's target"): "As far as the paper's target",
+    ("text", "tanh"): "Shakespeare, with the paper's tanh network",
+    ("worlds", "priced clock"): _BY_PRICE,
+}
+"""variants of other figures that are told in a sentence, once every row has a run, and how it begins"""
 
 
 def lead(evidence: Evidence) -> list[str]:
@@ -35,9 +39,10 @@ def lead(evidence: Evidence) -> list[str]:
             f"The comparison on CIFAR-10 has {there} of its {of} runs so far;",
             "[docs/results.md](docs/results.md) has what they came to, beside the numbers of the paper.",
         ]
-    further = [each for each in evidence.figures[FURTHER] if _least(each)]
-    priced = [each for each in evidence.figures["worlds"] if each.variant == PRICED and not each.absent]
-    others = [*told[1:], *further, *priced]
+    besides = [
+        each for name, variant in BESIDES for each in evidence.figures[name] if each.variant == variant
+    ]
+    others = [*told[1:], *filter(_least, besides)]
     lines = [*_leading(told[0]), *(line for chapter in others for line in _also(chapter))]
     shown = [
         line.replace("(pictures/", "(docs/pictures/")
@@ -76,9 +81,8 @@ def _also(chapter: Chapter) -> Iterator[str]:
     common = set.intersection(*({run.seed for run in each.runs} for each in chapter.outcomes))
     few = seeds_of(sorted(common)) if _least(chapter) < SEEDS else ""
     for told in _ratios(chapter.found, few) if chapter.found is not None else ():
-        start = (
-            _BY_PRICE if chapter.variant == PRICED else f"{chapter.variant[0].upper()}{chapter.variant[1:]}"
-        )
+        own = f"{chapter.variant[0].upper()}{chapter.variant[1:]}"
+        start = BESIDES.get((chapter.plan.name, chapter.variant), own)
         yield from (f"{start}: {told[0].lower()}{told[1:]}", "")
 
 
