@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from statistics import fmean
 
 from heroes.report.measures import (
@@ -144,11 +145,11 @@ class Compared:
 
     @cached_property
     def limit(self) -> float:
-        """The seconds, or megabytes, at which scores are compared: a share of what all rows had."""
+        """The seconds, or megabytes, at which scores are compared: a share of what all runs had."""
         rows = (self.point.ours, *self.point.rivals)
         ends = [run.rows[-1] for each in self.chapter.outcomes if each.label in rows for run in each.runs]
         if self.point.kind.endswith("seconds"):
-            return self.point.share * (self.chapter.plan.budget or min(end.seconds for end in ends))
+            return self.point.share * min(self.chapter.plan.budget or inf, *(end.seconds for end in ends))
         return self.point.share * min(end.traffic for end in ends) / MEGABYTE
 
 
