@@ -128,6 +128,23 @@ def test_scores_are_explained_by_rounds_and_by_who_trained_the_complete_model(st
     assert "Clients that trained the complete model: Heroes 50 %, FedAvg 50 %," in told
 
 
+def test_scores_are_compared_when_the_first_run_ends(store: Store) -> None:
+    plan = plan_of("images")  # whose runs end at a target
+    keep_all(store, plan)
+    point = next(each for each in paper().points if each.plan == "images" and each.higher_is_better)
+    compared = Compared(point, next(chapters(plan, store)))
+    assert compared.limit == 30.0  # Flanc's six rounds
+    gains = {name: gain.spread.mean for name, gain in compared.gains.items()}
+    assert gains == {
+        "FedAvg": None,
+        "ADP": pytest.approx(0.4),
+        "HeteroFL": pytest.approx(0.4),
+        "Flanc": pytest.approx(-0.1),
+    }
+    assert "Rounds by then: Heroes 3, FedAvg 0, ADP 1, HeteroFL 1, Flanc 6." in why(compared)
+    assert verdict(compared) == "in part: ahead of ADP and HeteroFL; behind Flanc"
+
+
 def test_what_the_paper_says_is_about_rows_that_there_are() -> None:
     for point in paper().points:
         plan = plan_of(point.plan)
