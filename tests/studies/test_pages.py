@@ -241,10 +241,10 @@ def test_the_ablation_says_what_harms_and_what_helps(store: Store) -> None:
             if store.find(config) is None:
                 keep(store, config, seconds=slow.get(row.label, 10.0))
     told = list(ablation.lines(list(chapters(plan, store))))
-    assert "- **Harm**: blocks by counters: free (2.00x the time, +0.0 points)." in told
-    assert "- **Help**: 8 bits both ways (0.50x the time, +0.0 points)." in told
+    assert "- **Harm**: blocks by counters: free (2.00x the time, 2.00x the traffic, +0.0 points)." in told
+    assert "- **Help**: 8 bits both ways (0.50x the time, 0.50x the traffic, +0.0 points)." in told
     (even,) = [line for line in told if line.startswith("- **Make no difference")]
-    assert "P = 2 (1.02x the time, +0.0 points)" in even
+    assert "P = 2 (1.02x the time, 1.02x the traffic, +0.0 points)" in even
 
 
 def test_a_row_that_did_not_get_there_with_a_seed_is_not_called_faster(store: Store) -> None:

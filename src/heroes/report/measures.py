@@ -63,6 +63,11 @@ def reach(means: Sequence[Evaluation], target: float, metric: Metric) -> Evaluat
     return next((each for each in means if metric.reaches(each.score, target)), None)
 
 
+def reached(run: RunData, target: float) -> Evaluation | None:
+    """When a run reached a target; None if it did not."""
+    return reach(running_means(evaluations(run.rows)), target, run.metric)
+
+
 def score_at(
     run: RunData, found: Sequence[Evaluation], *, seconds: float = math.inf, megabytes: float = math.inf
 ) -> float | None:

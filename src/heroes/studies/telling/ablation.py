@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from heroes.report.measures import Ratios, Spread, evaluations, ratio, reach, running_means
-from heroes.report.runs import RunData
-from heroes.report.summary import MEGABYTE, final_score
+from heroes.report.measures import Ratios, Spread, ratio, reached
+from heroes.report.summary import final_score
 from heroes.studies.figures import Chapter
 from heroes.studies.tables import Outcome, waiting
 from heroes.studies.telling.markdown import grid, percent
@@ -18,18 +17,21 @@ from heroes.studies.telling.verdicts import listed
 _LITTLE_TIME, _LITTLE_SCORE = 0.03, 0.005  # what makes no difference, whatever the seeds say
 _RULE = (
     "*Slower, faster, worse, better: with every seed the same way, by more than {time} of the time or "
-    "{score} points. Times are those of the row over those of {first}, at the hardest target that both "
-    "reached.*"
+    "{score} points. Time and traffic are those of the row over those of {first}, to the hardest target "
+    "that both reached.*"
 )
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A row beside the first: its time over the first's at a target, and how much higher its score is."""
+    """A row beside the first: its time and traffic over the first's at a target, and how much higher its
+    score is.
+    """
 
     outcome: Outcome
     target: float | None
     times: Spread
+    traffic: Spread
     points: Spread
     same: bool
     alone: tuple[
@@ -68,17 +70,13 @@ def _effect(first: Outcome, other: Outcome, targets: Sequence[float]) -> Effect:
     points = Spread(tuple(None if a is None or b is None else b - a for a, b in scores))
     same = all(a.path == b.path for a, b in pairs)
     for target in sorted(targets, reverse=True):
-        hits = [(_seconds(a, target), _seconds(b, target)) for a, b in pairs]
-        times = Ratios(tuple(b / a if a and b else None for a, b in hits))
+        hits = [(reached(a, target), reached(b, target)) for a, b in pairs]
+        times = Ratios(tuple(b.seconds / a.seconds if a and b else None for a, b in hits))
+        traffic = Ratios(tuple(b.megabytes / a.megabytes if a and b else None for a, b in hits))
         if times.reached:
             alone = tuple(math.inf if b is None else 0.0 for a, b in hits if (a is None) != (b is None))
-            return Effect(other, target, times, points, same, alone)
-    return Effect(other, None, Ratios(()), points, same)
-
-
-def _seconds(run: RunData, target: float) -> float | None:
-    hit = reach(running_means(evaluations(run.rows)), target, run.metric)
-    return None if hit is None else hit.seconds
+            return Effect(other, target, times, traffic, points, same, alone)
+    return Effect(other, None, Ratios(()), Ratios(()), points, same)
 
 
 def lines(of_plan: Sequence[Chapter]) -> Iterator[str]:
@@ -88,7 +86,7 @@ def lines(of_plan: Sequence[Chapter]) -> Iterator[str]:
         if not first.runs:
             yield from (f"No run of {first.label} is there yet, which the others are compared with.", "")
             continue
-        header = ("changed", "seeds", "time", "accuracy in the end", "waiting", "MB a round", "")
+        header = ("changed", "seeds", "time", "traffic", "accuracy in the end", "waiting", "")
         rule = _RULE.format(first=first.label, time=percent(_LITTLE_TIME), score=f"{100 * _LITTLE_SCORE:g}")
         rows = [_row(first, None), *(_row(each.outcome, each) for each in found)]
         yield from (*grid(header, rows), "", rule, "", *_lessons(found), "")
@@ -99,15 +97,15 @@ def _row(outcome: Outcome, effect: Effect | None) -> tuple[str, ...]:
     score = Spread(tuple(final_score(run.rows) for run in runs)).text(
         runs[0].metric.short, unit=runs[0].metric.unit
     )
-    times, points, words = "1", "", ""
+    times, traffic, points, words = "1", "1", "", ""
     if effect is not None:
         at = "" if effect.target is None else f" to {percent(effect.target)}"
         times = effect.times.text(ratio, "not reached", "x") + at
+        traffic = effect.traffic.text(ratio, "", "x")
         points = f" ({100 * (effect.points.mean or 0.0):+.1f} points)"
         words = ", ".join(effect.words)
-    sent = fmean(run.rows[-1].traffic / MEGABYTE / len(run.rows) for run in runs)
     waited = percent(fmean(map(waiting, runs)))
-    return (outcome.label, str(len(runs)), times, f"{score}{points}", waited, f"{sent:.2f}", words)
+    return (outcome.label, str(len(runs)), times, traffic, f"{score}{points}", waited, words)
 
 
 def _lessons(found: Sequence[Effect]) -> Iterator[str]:
@@ -129,7 +127,8 @@ def _lessons(found: Sequence[Effect]) -> Iterator[str]:
 
 
 def _named(effect: Effect) -> str:
-    if effect.same or effect.times.mean is None:
+    times, traffic = effect.times.mean, effect.traffic.mean
+    if effect.same or times is None or traffic is None:
         return effect.outcome.label
     points = 100 * (effect.points.mean or 0.0)
-    return f"{effect.outcome.label} ({effect.times.mean:.2f}x the time, {points:+.1f} points)"
+    return f"{effect.outcome.label} ({times:.2f}x the time, {traffic:.2f}x the traffic, {points:+.1f} points)"

@@ -12,16 +12,7 @@ from functools import cached_property
 from math import inf
 from statistics import fmean
 
-from heroes.report.measures import (
-    Evaluation,
-    Ratios,
-    Spread,
-    evaluations,
-    mean_waiting,
-    reach,
-    running_means,
-    score_at,
-)
+from heroes.report.measures import Ratios, Spread, evaluations, mean_waiting, reached, score_at
 from heroes.report.runs import RunData
 from heroes.report.summary import MEGABYTE, final_score
 from heroes.studies.figures import Chapter
@@ -117,7 +108,7 @@ class Compared:
     def _measure(self, run: RunData, target: float | None) -> float | None:
         kind = self.point.kind
         if kind in ("seconds", "traffic"):
-            hit = _hit(run, target)
+            hit = reached(run, target or 0.0)
             return None if hit is None else hit.seconds if kind == "seconds" else hit.megabytes
         if kind == "waiting":
             return mean_waiting(run)
@@ -130,7 +121,7 @@ class Compared:
         """How many times our rounds a rival needed to the target of a gain, seed by seed, in the mean."""
         target = self.point.target if gain.at is None else gain.at
         runs, both = _runs(self.chapter), (self.point.ours, rival)
-        mine, theirs = ({run.seed: _hit(run, target) for run in runs[name]} for name in both)
+        mine, theirs = ({run.seed: reached(run, target or 0.0) for run in runs[name]} for name in both)
         pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
         return Ratios(tuple(b.round / a.round if a and b else None for a, b in pairs)).mean
 
@@ -151,10 +142,6 @@ class Compared:
         if self.point.kind.endswith("seconds"):
             return self.point.share * min(self.chapter.plan.budget or inf, *(end.seconds for end in ends))
         return self.point.share * min(end.traffic for end in ends) / MEGABYTE
-
-
-def _hit(run: RunData, target: float | None) -> Evaluation | None:
-    return reach(running_means(evaluations(run.rows)), target or 0.0, run.metric)
 
 
 def verdict(compared: Compared) -> str:
