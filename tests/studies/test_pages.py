@@ -122,10 +122,22 @@ def test_scores_are_explained_by_rounds_and_by_who_trained_the_complete_model(st
     plan = plan.model_copy(update={"settings": {**plan.settings, "model.max_width": 2}})
     keep_all(store, plan, seeds=1)
     point = next(each for each in paper().points if each.plan == "noniid")
-    (chapter,) = [each for each in chapters(plan, store) if each.variant in point.variants]
+    chapter = next(each for each in chapters(plan, store) if each.variant in point.variants)
     told = why(Compared(point, chapter))
     assert "Rounds by then: Heroes 6, FedAvg 6, ADP 6, HeteroFL 6, Flanc 6." in told
     assert "Clients that trained the complete model: Heroes 50 %, FedAvg 50 %," in told
+
+
+def test_uneven_data_is_told_with_more_than_one_variant_and_drawn_without_them(store: Store) -> None:
+    plan = plan_of("noniid")
+    keep_all(store, plan, seeds=1)
+    evidence = Evidence(store)
+    text = "\n".join(verdicts(evidence))
+    assert "(e) so far " in text
+    assert "- `noniid`: (e) Γ = 80; (h) Γ = 80, the same extras for all; (i) Γ = 80, Flanc's" in text
+    drawn = {each.name: each.runs for each in drawings(evidence, "noniid")}
+    assert len(drawn["noniid-gamma"]) == 5 * len(plan.table)  # the five levels of Γ alone
+    assert len(drawn["noniid-by-device"]) == 2 * len(plan.table)
 
 
 def test_scores_are_compared_when_the_first_run_ends(store: Store) -> None:

@@ -29,11 +29,10 @@ def verdicts(evidence: Evidence) -> list[str]:
 
 def _letters(evidence: Evidence) -> Iterator[str]:
     """Which variants the letters of the table stand for."""
-    told = dict.fromkeys(point.plan for point in paper().points if not point.variants)
-    for name in told:
-        variants = evidence.figures[name][0].plan.variants
-        if len(variants) > 1:
-            named = [f"{_letter(chapter)} {chapter.variant}" for chapter in evidence.figures[name]]
+    told = {point.plan: _compared(point, evidence.figures[point.plan]) for point in paper().points}
+    for name, shown in told.items():
+        if len(shown) > 1:
+            named = [f"{_letter(each.chapter)} {each.chapter.variant}" for each in shown]
             yield f"- `{name}`: {'; '.join(named)}."
 
 
@@ -48,7 +47,7 @@ def _judged(point: Point, evidence: Evidence) -> Iterator[Line]:
     shown = _compared(point, evidence.figures[point.plan])
     gains = ["; ".join(f"{name} {_gain(point, gain)}" for name, gain in each.gains.items()) for each in shown]
     told = [list(map(str, each)) for each in (gains, map(verdict, shown), map(why, shown))]
-    if not point.variants:  # else there is one, and the claim names it
+    if len(point.variants) != 1:  # else the claim names it
         told = [[_of(c.chapter, text) for c, text in zip(shown, each, strict=True) if text] for each in told]
     gains, holds, reasons = told[0], told[1], [*told[2], _differs(shown)]
     yield (_claimed(point), point.where, *map(_stacked, (gains, holds, reasons)))

@@ -124,12 +124,17 @@ def _runs(found: Comparison) -> tuple[RunData, ...]:
 
 def _skews(of_plan: Sequence[Chapter]) -> Iterator[Drawing]:
     """One picture for each way of sharing data out that was tried at several levels."""
-    runs = [run for chapter in of_plan if chapter.found for run in _runs(chapter.found)]
+    runs = [run for each in of_plan if each.found and _of_data(each) for run in _runs(each.found)]
     for partition in dict.fromkeys(str(run.settings["data.partition"]) for run in runs):
         chosen = tuple(run for run in runs if run.settings["data.partition"] == partition)
         if len({run.settings["data.gamma"] for run in chosen}) > 1:
             about = f"{of_plan[0].plan.experiment}, partition {partition}: accuracy as data differs more"
             yield Drawing(f"noniid-{slug(partition)}", about, chosen, partial(score_against_skew, chosen))
+
+
+def _of_data(chapter: Chapter) -> bool:
+    """Whether a variant differs by its data and nothing else."""
+    return all(key.startswith("data.") for key in chapter.plan.variants[chapter.variant])
 
 
 def _times(of_plan: Sequence[Chapter]) -> Iterator[Drawing]:
