@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from pathlib import Path
 
@@ -138,6 +140,20 @@ def test_uneven_data_is_told_with_more_than_one_variant_and_drawn_without_them(s
     drawn = {each.name: each.runs for each in drawings(evidence, "noniid")}
     assert len(drawn["noniid-gamma"]) == 5 * len(plan.table)  # the five levels of Γ alone
     assert len(drawn["noniid-by-device"]) == 2 * len(plan.table)
+
+
+def test_runs_of_a_row_are_together_in_whichever_precision_and_of_whatever_age(store: Store) -> None:
+    plan = plan_of("ablation")
+    (first, *_) = plans.rows(plan)
+    for config, precision in zip(first.configs, ("float32", "bfloat16"), strict=True):
+        keep(store, config.changed({"training.precision": precision}))
+    path = sorted(store.folder.iterdir())[0]  # one is older than a setting
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    del content["config"]["strategy"]["own_clock"]
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    (chapter,) = chapters(plan, Store(store.folder))
+    assert chapter.found is not None
+    assert [(group.label, group.seeds) for group in chapter.found.groups] == [("Heroes", (3, 4))]
 
 
 def test_scores_are_compared_when_the_first_run_ends(store: Store) -> None:

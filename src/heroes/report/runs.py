@@ -208,7 +208,14 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _identity(run: RunData, ignoring: tuple[str, ...]) -> Identity:
-    settings = _defaults() | {key: _plain(value) for key, value in run.settings.items()}
+    """What a run shares with those of its group. Somebody who names rows knows which runs belong to one, also
+    if some are older than a setting of their strategy, or in another precision; only worlds are kept apart.
+    """
+    settings = (
+        {"": run.row, **_world(run)}
+        if run.row
+        else _defaults() | {key: _plain(value) for key, value in run.settings.items()}
+    )
     return tuple((key, value) for key, value in sorted(settings.items()) if _matters(key, ignoring))
 
 
