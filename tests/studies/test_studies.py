@@ -80,7 +80,7 @@ def test_what_a_run_took_is_not_told_if_it_was_gone_on_with(study: Path, tmp_pat
 
     study.write_text(TINY.replace("[100, 101]", "[100]"))
     (_, config), *_ = missing(list(plans.rows(plans.read(str(study)))), store := Store(tmp_path / "kept"))
-    ours = config.changed({"engine.name": "in_process", "checkpoint.every": 10})
+    ours = config.changed({"engine.name": "in_process", "checkpoint.every": 2})
     with suppress(KeyboardInterrupt):
         run(ours, out=tmp_path / "runs" / store.name_of(config), on_round=leave)
     make([("begun", config)], store, tmp_path / "runs", 1, lambda text: None)
@@ -162,7 +162,7 @@ def test_a_run_that_ended_before_it_could_be_kept_is_kept(study: Path, tmp_path:
     study.write_text(TINY.replace("[100, 101]", "[100]"))
     plan, store = plans.read(str(study)), Store(tmp_path / "kept")
     for _, config in missing(list(plans.rows(plan)), store):
-        ours = config.changed({"engine.name": "in_process", "checkpoint.every": 10})
+        ours = config.changed({"engine.name": "in_process", "checkpoint.every": 2})
         run(ours, out=tmp_path / "runs" / store.name_of(config))
     command = ["study", str(study), "--results", str(store.folder), "--runs", str(tmp_path / "runs")]
     done = CliRunner().invoke(app, command)

@@ -104,7 +104,7 @@ def _keep(place: Path, store: Store, core_seconds: float | None) -> None:
 
 def _ours(config: Config) -> Config:
     """The same run in one process; the engine does not change what it comes to."""
-    return config.changed({"engine.name": "in_process", "checkpoint.every": 10})
+    return config.changed({"engine.name": "in_process", "checkpoint.every": 2})
 
 
 def outcomes(rows: Sequence[Row], store: Store) -> Iterator[Outcome]:
