@@ -10,11 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import heroes
 from heroes.assemble import Own
 from heroes.assemble.clients import at_clients
 from heroes.client.extras import LABELS
 from heroes.client.optimisers import Sgd
 from heroes.client.training import LocalSettings, Trainer
+from heroes.data.digits import load_digits
 from heroes.errors import ConfigError
 from heroes.federation import Stop
 from heroes.messages import Selection, Task
@@ -284,6 +286,17 @@ def test_all_extras_together_from_the_configuration(world):
         (),
         "dense",
     )
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int32, torch.int64])
+def test_labels_may_be_kept_in_any_whole_numbers(kind):
+    config = heroes.recipes.digits(rounds=1, strategy="heterofl").changed(
+        {"strategy.label_split": True, "strategy.mask_absent_labels": True, "strategy.tau": 1}
+    )
+    train, test = (replace(part, targets=part.targets.to(kind)) for part in load_digits())
+    (entry,) = heroes.run(config, data=(train, test)).records
+    assert entry.lost == {}
+    assert entry.abandoned == ()
 
 
 def test_three_golden_rounds(world):

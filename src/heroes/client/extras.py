@@ -72,7 +72,7 @@ def _no_sketch(tensor: Tensor, parameters: int, classes: int) -> str | None:
 
 def _labels(seen: Seen) -> Tensor:
     held: Tensor = torch.unique(seen.targets)
-    return held
+    return held.long()  # many data sets keep them as bytes
 
 
 def _no_labels(tensor: Tensor, parameters: int, classes: int) -> str | None:
