@@ -286,6 +286,19 @@ def test_a_row_that_did_not_get_there_with_a_seed_is_not_called_faster(store: St
     assert "faster" not in effect.words
 
 
+def test_rows_are_compared_at_the_target_that_most_seeds_reached(store: Store) -> None:
+    plan = plan_of("ablation")
+    first, other = list(plans.rows(plan))[:2]
+    easy = (0.3, 0.45, 0.45, 0.45, 0.45, 0.45)  # as far as the first of the targets
+    for number, config in enumerate(first.configs):
+        keep(store, config, seconds=10.0)
+        keep(store, other.configs[number], easy if number else SCORES, seconds=20.0)
+    (effect,) = ablation.effects(next(chapters(plan, store)))
+    assert effect.target == min(plan.targets)
+    assert len(effect.times.reached) == 2
+    assert effect.words == ["slower"]
+
+
 def test_pages_can_be_written_at_another_scale(store: Store, tmp_path: Path) -> None:
     keep_all(store, plan_of("noniid", "smoke"), seeds=1)
     assert "docs/results.md" in {

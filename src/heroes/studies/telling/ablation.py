@@ -17,8 +17,8 @@ from heroes.studies.telling.verdicts import listed
 _LITTLE_TIME, _LITTLE_SCORE = 0.03, 0.005  # what makes no difference, whatever the seeds say
 _RULE = (
     "*Slower, faster, worse, better: with every seed the same way, by more than {time} of the time or "
-    "{score} points. Time and traffic are those of the row over those of {first}, to the hardest target "
-    "that both reached.*"
+    "{score} points. Time and traffic are those of the row over those of {first}, to the hardest of the "
+    "targets that both reached with most seeds.*"
 )
 
 
@@ -69,14 +69,15 @@ def _effect(first: Outcome, other: Outcome, targets: Sequence[float]) -> Effect:
     scores = [(final_score(a.rows), final_score(b.rows)) for a, b in pairs]
     points = Spread(tuple(None if a is None or b is None else b - a for a, b in scores))
     same = all(a.path == b.path for a, b in pairs)
+    best = Effect(other, None, Ratios(()), Ratios(()), points, same)
     for target in sorted(targets, reverse=True):
         hits = [(reached(a, target), reached(b, target)) for a, b in pairs]
         times = Ratios(tuple(b.seconds / a.seconds if a and b else None for a, b in hits))
         traffic = Ratios(tuple(b.megabytes / a.megabytes if a and b else None for a, b in hits))
-        if times.reached:
+        if len(times.reached) > len(best.times.reached):
             alone = tuple(math.inf if b is None else 0.0 for a, b in hits if (a is None) != (b is None))
-            return Effect(other, target, times, traffic, points, same, alone)
-    return Effect(other, None, Ratios(()), Ratios(()), points, same)
+            best = Effect(other, target, times, traffic, points, same, alone)
+    return best
 
 
 def lines(of_plan: Sequence[Chapter]) -> Iterator[str]:
@@ -101,7 +102,7 @@ def _row(outcome: Outcome, effect: Effect | None) -> tuple[str, ...]:
     if effect is not None:
         at = "" if effect.target is None else f" to {percent(effect.target)}"
         times = effect.times.text(ratio, "not reached", "x") + at
-        traffic = effect.traffic.text(ratio, "", "x")
+        traffic = effect.traffic.text(ratio, unit="x") if effect.traffic.reached else ""
         points = f" ({100 * (effect.points.mean or 0.0):+.1f} points)"
         words = ", ".join(effect.words)
     waited = percent(fmean(map(waiting, runs)))
