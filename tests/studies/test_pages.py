@@ -170,7 +170,15 @@ def test_scores_are_compared_when_the_first_run_ends(store: Store) -> None:
         "Flanc": pytest.approx(-0.1),
     }
     assert "Rounds by then: Heroes 3, FedAvg 0, ADP 1, HeteroFL 1, Flanc 6." in why(compared)
-    assert verdict(compared) == "in part: ahead of ADP and HeteroFL; behind Flanc"
+    assert verdict(compared) == "in part: ahead of ADP and HeteroFL; behind Flanc; not told of FedAvg"
+
+
+@pytest.mark.parametrize(("targets", "far"), [((0.02, 0.1), True), ((0.02, 0.3), False)])
+def test_a_verdict_from_far_lower_targets_says_so(store: Store, targets: tuple[float], far: bool) -> None:
+    plan = plan_of("images").model_copy(update={"targets": targets})
+    keep_all(store, plan, scores=(0.02, 0.1, 0.2, *(targets[-1] + 0.01,) * 3))  # the paper's target is 0.5
+    point = next(each for each in paper().points if each.plan == "images" and each.kind == "seconds")
+    assert verdict(Compared(point, next(chapters(plan, store)))).endswith("; at far lower targets") is far
 
 
 def test_what_the_paper_says_is_about_rows_that_there_are() -> None:

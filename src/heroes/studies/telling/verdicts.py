@@ -1,7 +1,7 @@
 """Beside each number of the paper ours, and whether the claim holds.
 
 A rival is behind if our row was better with every seed, ahead if it was worse with every seed, else even. A
-gain is as large as the paper's if it is at least nine tenths of it.
+gain is as large as the paper's if it is at least nine tenths of it. A verdict says what it does not cover.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from heroes.studies.telling.markdown import percent
 from heroes.studies.telling.paper import Point
 
 ENOUGH = 0.9  # of the paper's gain
+FAR = 0.5  # of the paper's target; what happens at a lower one says little about it
 Seeds = Mapping[int, float | None]
 
 
@@ -153,14 +154,22 @@ def verdict(compared: Compared) -> str:
     by = {
         word: [name for name in known if known[name].standing == word] for word in ("ahead", "even", "behind")
     }
-    said = "" if compared.complete else "so far "
     if len(by["ahead"]) == len(known):
         less = [name for name in known if not known[name].enough]
-        return (
-            f"{said}yes" if not less else f"{said}yes, but by less than in the paper against {listed(less)}"
-        )
-    told = "; ".join(f"{_WORDS[word]} {listed(names)}" for word, names in by.items() if names)
-    return f"{said}{'in part' if by['ahead'] else 'no'}: {told}"
+        told = f"yes, but by less than in the paper against {listed(less)}" if less else "yes"
+    else:
+        against = "; ".join(f"{_WORDS[word]} {listed(names)}" for word, names in by.items() if names)
+        told = f"{'in part' if by['ahead'] else 'no'}: {against}"
+    return f"{'' if compared.complete else 'so far '}{told}{_short(compared)}"
+
+
+def _short(compared: Compared) -> str:
+    """What a verdict does not cover: rivals of which nothing is known, and the paper's target."""
+    target, gains = compared.point.target, compared.gains
+    easier = [gain.at for gain in gains.values() if gain.at is not None and gain.spread.reached]
+    far = "; at far lower targets" if target and easier and min(easier) < FAR * target else ""
+    unknown = [name for name, gain in gains.items() if gain.standing == "unknown"]
+    return far + (f"; not told of {listed(unknown)}" if unknown else "")
 
 
 _WORDS = {"ahead": "ahead of", "even": "even with", "behind": "behind"}
