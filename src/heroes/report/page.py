@@ -229,7 +229,8 @@ def _side_by_side(tables: Iterable[str]) -> str:
 
 
 def _dot(shade: str | None) -> str:
-    return f'<span class="dot" style="background:{shade}"></span>' if shade else ""
+    """A dot in this colour, which stays on the line of the word behind it."""
+    return f'<span class="dot" style="color:{shade}" aria-hidden="true">●</span>&nbsp;' if shade else ""
 
 
 def _cell(text: str) -> str:

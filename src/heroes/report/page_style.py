@@ -25,7 +25,7 @@ thead th { color: var(--quiet); font-weight: 600; border-bottom-width: 2px; }
 tbody th { font-weight: 500; }
 td.none { color: var(--quiet); font-style: italic; }
 td small { color: var(--quiet); }
-.dot { display: inline-block; width: .7em; height: .7em; border-radius: 50%; margin-right: .5em; }
+.dot { margin-right: .2em; }
 .figures { display: grid; align-items: start; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); }
 .tables { display: flex; flex-wrap: wrap; align-items: start; gap: 0 2.5rem; }
