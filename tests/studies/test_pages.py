@@ -234,7 +234,7 @@ def test_the_front_page_has_a_sentence_until_there_are_three_seeds(store: Store)
     whole = Store(store.folder)
     keep_all(whole, plan_of("accuracy"))
     assert not any(line.startswith("By a clock") for line in lead(Evidence(whole)))
-    for name in ("worlds", "text", "accuracy-70"):
+    for name in dict.fromkeys(name for name, _ in BESIDES):
         keep_all(whole, plan_of(name), seeds=1)
     lines = lead(Evidence(whole))
     told = [line.partition(":")[0] for line in lines if line.endswith("(seed 3).")]
