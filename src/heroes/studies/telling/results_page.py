@@ -112,7 +112,8 @@ def _saved(found: Comparison) -> Iterator[str]:
 def _levels(of_plan: Sequence[Chapter]) -> Iterator[str]:
     """The score in the end of every row, one column for each variant."""
     shown = {chapter.variant: chapter.found for chapter in of_plan if chapter.found}
-    labels = dict.fromkeys(group.label for found in shown.values() for group in found.groups)
+    there = {group.label for found in shown.values() for group in found.groups}
+    labels = [label for label in of_plan[0].plan.table if label in there]
     rows = [(label, *(_last(found, label) for found in shown.values())) for label in labels]
     yield from ("**Test accuracy in the end**", "", *grid(["", *shown], rows), "")
     yield from absent(of_plan)
