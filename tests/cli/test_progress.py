@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from hand_made import record, write_records
+from hand_made import record
 from rich.console import Console
 
-from heroes.cli.progress import Line, Together
+from heroes.cli.progress import Line
 from heroes.settings.config import Config
 
 
@@ -77,19 +75,6 @@ def test_a_run_that_goes_on_is_judged_by_what_was_seen(clock: Clock) -> None:
     clock.seconds += 10
     line.client(92, 0, 10)
     assert line.left() == pytest.approx(90)
-
-
-def test_runs_in_other_processes_are_judged_by_their_folders(tmp_path: Path) -> None:
-    clock = Clock()
-    together = Together({tmp_path / name: 40 for name in ("one", "two", "old", "gone")}, clock)
-    for name in ("one", "two", "old"):
-        (tmp_path / name).mkdir()
-        write_records(tmp_path / name, [record(1), record(2)])
-    os.utime(tmp_path / "old" / "records.jsonl", (1, 1))  # what a run before this one left
-    assert together.text() == "run 0/4  round 4/160  0:00, 0:00 left"
-    clock.seconds += 30
-    together.over.add(tmp_path / "one")
-    assert together.text() == "run 1/4  round 42/160  0:30, 1:24 left"
 
 
 def test_foreign_names_command_no_terminal(clock: Clock) -> None:

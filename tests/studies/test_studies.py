@@ -20,7 +20,7 @@ from heroes.runs.running import run
 from heroes.settings import recipes
 from heroes.studies import plans
 from heroes.studies.kept import Store, key_of, load_kept
-from heroes.studies.making import make, missing, outcomes
+from heroes.studies.making import make, missing, outcomes, planned
 from heroes.studies.tables import table
 
 TINY = """
@@ -83,7 +83,7 @@ def test_what_a_run_took_is_not_told_if_it_was_gone_on_with(study: Path, tmp_pat
     ours = config.changed({"engine.name": "in_process", "checkpoint.every": 2})
     with suppress(KeyboardInterrupt):
         run(ours, out=tmp_path / "runs" / store.name_of(config), on_round=leave)
-    make([("begun", config)], store, tmp_path / "runs", 1, lambda text: None)
+    make(planned([("begun", config)], store, tmp_path / "runs"), store, 1, lambda run, came: None)
     found = store.find(config)
     assert found is not None
     assert _taken(found) is None

@@ -18,7 +18,8 @@ from click.core import ParameterSource
 from heroes.cli import launch, options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, note, out_console, print_table, status
-from heroes.cli.progress import Together, rounds_in_progress, runs_in_progress
+from heroes.cli.progress import rounds_in_progress
+from heroes.cli.together import Together, runs_in_progress
 from heroes.errors import ConfigError, HeroesError, RunFolderError, TrainingError
 from heroes.report import (
     Comparison,
@@ -194,7 +195,7 @@ def _run_in_processes(todo: list[Planned], jobs: int, quiet: bool) -> None:
     """Each run as `heroes run` in a process of its own; an interrupt reaches them all."""
     from heroes.transport.workers.pool import cores
 
-    together = Together({job.folder: job.config.federation.rounds for job in todo})
+    together = Together({job.name: job for job in todo})
 
     def work(job: Planned) -> tuple[int, str] | None:
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -204,10 +205,10 @@ def _run_in_processes(todo: list[Planned], jobs: int, quiet: bool) -> None:
         command += [] if job.config.engine.workers else ["--set", f"engine.workers={max(1, cores() // jobs)}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         (job.folder / "planned.toml").unlink(missing_ok=True)
+        together.over.add(job.folder)
         if done.returncode != 0:
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
             return done.returncode, last.removeprefix("error: ")
-        together.over.add(job.folder)
         if not quiet:
             came = json.loads(done.stdout)
             score = Metric(came["metric"]).text(came["score"])

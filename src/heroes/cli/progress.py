@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import rich.table
@@ -20,7 +18,6 @@ from heroes.cli.console import OnWork, err_console, every_tenth
 from heroes.errors import HeroesError, printable
 from heroes.messages import Lost, RoundRecord
 from heroes.report import Metric
-from heroes.report.following import RECORDS
 from heroes.report.summary import MEGABYTE
 from heroes.settings.config import Config
 
@@ -75,7 +72,7 @@ class Line:
     def __init__(self, config: Config, now: Callable[[], float] = time.monotonic) -> None:
         f = config.federation
         self.name, self.rounds = _name(config), f.rounds
-        self.limits = {"seconds": f.time_budget, "traffic": f.traffic_budget and f.traffic_budget * MEGABYTE}
+        self.config = config
         self.now, self.begun = now, now()
         self.doing = "setting up"
         self.results: list[str] = []
@@ -85,15 +82,15 @@ class Line:
     def client(self, number: int, done: int, asked: int) -> None:
         """So many of the clients that were asked in this round have answered."""
         self.doing = f"round {number}/{self.rounds}  client {done}/{asked}"
-        self._note("rounds", (number - 1 + done / asked) / self.rounds)
-        if number == 1:
-            self._note_limits(0.0, 0)
+        so_far = shares(self.config, number - 1 + done / asked)
+        for what in so_far if number == 1 else ("rounds",):
+            self._note(what, so_far[what])
 
     def round(self, record: RoundRecord) -> None:
         """A round is over, and its results are known."""
         self.results = _told(record)
-        self._note("rounds", max(record.round / self.rounds, self.shares.get("rounds", 0.0)))
-        self._note_limits(record.seconds, record.traffic)
+        for what, share in shares(self.config, record.round, record.seconds, record.traffic).items():
+            self._note(what, max(share, self.shares.get(what, 0.0)))
 
     def work(self, what: str, done: int, total: int | None) -> None:
         """Data is being prepared."""
@@ -101,11 +98,6 @@ class Line:
             self.doing = printable(f"{what} {100 * done // total} %")
         else:
             err_console.print(what, markup=False, soft_wrap=True)
-
-    def _note_limits(self, seconds: float, traffic: int) -> None:
-        for what, spent in (("seconds", seconds), ("traffic", traffic)):
-            if limit := self.limits[what]:
-                self._note(what, spent / limit)
 
     def _note(self, what: str, share: float) -> None:
         self.first.setdefault(what, (self.now(), share))
@@ -123,7 +115,7 @@ class Line:
     def text(self, width: int) -> str:
         """What fits into so many columns: the round and the time first, then the name, then results."""
         left = self.left()
-        spent = _clock(self.now() - self.begun) + ("" if left is None else f", {_clock(left)} left")
+        spent = clock_text(self.now() - self.begun) + ("" if left is None else f", {clock_text(left)} left")
         said = f"{self.doing}  {spent}"
         if len(f"{self.name}  {said}") > width:
             return said
@@ -145,50 +137,24 @@ class Line:
         yield grid
 
 
-class Together:
-    """Where runs stand that are made in processes of their own: by the rounds that their folders hold.
-
-    `runs` are their folders and rounds; `now` tells the time in seconds.
-    """
-
-    def __init__(self, runs: Mapping[Path, int], now: Callable[[], float] = time.time) -> None:
-        self.runs, self.now, self.begun = runs, now, now()
-        self.over: set[Path] = set()
-
-    def text(self) -> str:
-        every = {
-            folder: most if folder in self.over else self._done(folder) for folder, most in self.runs.items()
-        }
-        done, total, spent = sum(every.values()), sum(self.runs.values()), self.now() - self.begun
-        left = f", {_clock((total - done) / done * spent)} left" if done else ""
-        return f"run {len(self.over)}/{len(self.runs)}  round {done}/{total}  {_clock(spent)}{left}"
-
-    def _done(self, folder: Path) -> int:
-        """The rounds of a run so far; what an earlier one left there does not count."""
-        try:
-            with (folder / RECORDS).open("rb") as file:
-                return sum(1 for _ in file) if os.fstat(file.fileno()).st_mtime >= self.begun else 0
-        except OSError:
-            return 0
-
-    def __rich__(self) -> Text:
-        return Text(self.text(), no_wrap=True, overflow="ellipsis")
-
-
-def runs_in_progress(together: Together, quiet: bool = False) -> AbstractContextManager[object]:
-    """A live line on a terminal while these runs go on; nothing elsewhere."""
-    if quiet or not err_console.is_terminal:
-        return nullcontext()
-    return Live(together, console=err_console, refresh_per_second=1, transient=True)
+def shares(config: Config, rounds: float, seconds: float = 0.0, traffic: int = 0) -> dict[str, float]:
+    """How much of each limit of a run is spent."""
+    f = config.federation
+    spent = {"rounds": rounds / f.rounds}
+    if f.time_budget:
+        spent["seconds"] = seconds / f.time_budget
+    if f.traffic_budget:
+        spent["traffic"] = traffic / (f.traffic_budget * MEGABYTE)
+    return spent
 
 
 def _name(config: Config) -> str:
     return printable(f"{config.experiment}/{config.strategy.name}")
 
 
-def _clock(seconds: float) -> str:
+def clock_text(seconds: float) -> str:
     """
-    >>> _clock(75.2), _clock(7384)
+    >>> clock_text(75.2), clock_text(7384)
     ('1:15', '2:03:04')
     """
     minutes, rest = divmod(int(seconds), 60)
@@ -196,10 +162,16 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def score_text(record: RoundRecord) -> list[str]:
+    """The score of a round, if it was tested."""
+    if record.score is None:
+        return []
+    return [printable(f"{record.metric} {Metric(record.metric).text(record.score)}")]
+
+
 def _told(record: RoundRecord) -> list[str]:
-    scored = [] if record.score is None else [f"{record.metric} {Metric(record.metric).text(record.score)}"]
     spent = [f"time {record.seconds:,.1f} s", f"waiting {record.waiting:.2f} s"]
-    return [*map(printable, scored), *spent, f"traffic {record.traffic / MEGABYTE:,.1f} MB"]
+    return [*score_text(record), *spent, f"traffic {record.traffic / MEGABYTE:,.1f} MB"]
 
 
 def _counted(missing: Sequence[Lost]) -> str:

@@ -13,14 +13,14 @@ from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.comparing import write_comparison
 from heroes.cli.console import err_console, note, out_console, print_table, status
-from heroes.cli.studying import Jobs, Progress, kept
+from heroes.cli.studying import Jobs, kept, make_shown
 from heroes.errors import ConfigError
 from heroes.report import save_figure, write_whole
 from heroes.report.page import Picture, book, contents
 from heroes.studies import plans
 from heroes.studies.figures import FIGURES, chapters, plan_of, wanted
 from heroes.studies.kept import Store
-from heroes.studies.making import kept_runs, make, refuse_without_data, to_make
+from heroes.studies.making import kept_runs, planned, refuse_without_data, to_make
 from heroes.studies.telling.pictures import together
 from heroes.studies.telling.writing import write_pages
 
@@ -65,7 +65,7 @@ def reproduce_command(
     for plan in chosen:
         if todo[plan.name]:
             again = to_make(plan, store)  # figures share runs
-            make(again, store, out / "runs", jobs, Progress(plan.name, len(again), quiet).heard)
+            make_shown(plan, planned(again, store, out / "runs"), store, jobs, quiet)
         if _tell(plan, store, out / plan.name, quiet):
             told.append(plan)
     if len(told) > 1:

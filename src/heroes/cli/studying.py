@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +10,11 @@ import typer
 from heroes.cli import options
 from heroes.cli.app import app
 from heroes.cli.console import err_console, out_console, print_table
+from heroes.cli.together import Together, runs_in_progress
+from heroes.runs.planned import Planned
 from heroes.studies import plans
 from heroes.studies.kept import Store
-from heroes.studies.making import kept_runs, make, outcomes, refuse_without_data, to_make
+from heroes.studies.making import kept_runs, make, outcomes, planned, refuse_without_data, title, to_make
 from heroes.studies.tables import table
 
 _WHAT = "Studies that come with heroes (see --list), or TOML files."
@@ -46,7 +47,7 @@ def study_command(
         todo = [] if only_tables else to_make(plan, store)
         refuse_without_data([config for _, config in todo])
         if todo:
-            make(todo, store, runs, jobs, Progress(plan.name, len(todo), quiet).heard)
+            make_shown(plan, planned(todo, store, runs), store, jobs, quiet)
         for variant in plan.variants:
             print_table(table(plan, list(outcomes(list(plans.rows(plan, variant)), store)), variant))
 
@@ -63,17 +64,18 @@ def kept(plan: plans.Plan, store: Store) -> str:
     return f"{there} of {wanted} runs kept"
 
 
-class Progress:
-    """Says how far a study is, a line for every run that ends."""
+def make_shown(plan: plans.Plan, todo: list[Planned], store: Store, jobs: int, quiet: bool) -> None:
+    """Make these runs of a study; say how far it is, and a line for every run that ends."""
+    begun = {run.folder for run in todo if run.begun}
+    together = Together({title(run): run for run in todo}, begun, head=f"{plan.name} ")
 
-    def __init__(self, name: str, total: int, quiet: bool) -> None:
-        self.name, self.total, self.quiet = name, total, quiet
-        self.done, self.began = 0, time.monotonic()
-
-    def heard(self, what: str) -> None:
-        self.done += 1
-        left = (time.monotonic() - self.began) / self.done * (self.total - self.done)
-        if not self.quiet:
+    def heard(run: Planned, came: str) -> None:
+        together.over.add(run.folder)
+        if not quiet:
+            done, left = len(together.over), together.left()
             rest = f", about {max(1, round(left / 60))} min left" if left else ""
-            line = f"{self.name} {self.done} of {self.total}{rest}; {what}"
+            line = f"{plan.name} {done} of {len(todo)}{rest}; {title(run)}: {came}"
             err_console.print(line, markup=False, soft_wrap=True)
+
+    with runs_in_progress(together, quiet):
+        make(todo, store, jobs, heard)

@@ -16,7 +16,7 @@ from heroes.studies.plans import rows as rows_of
 from heroes.studies.tables import Outcome
 from heroes.tuning.workers import workers
 
-Heard = Callable[[str], None]
+Heard = Callable[[Planned, str], None]
 
 
 def missing(rows: Sequence[Row], store: Store) -> list[tuple[str, Config]]:
@@ -28,8 +28,13 @@ def missing(rows: Sequence[Row], store: Store) -> list[tuple[str, Config]]:
 
 def to_make(plan: Plan, store: Store) -> list[tuple[str, Config]]:
     """The runs of a plan that are not kept, each once, variant by variant."""
-    todo = [each for variant in plan.variants for each in missing(list(rows_of(plan, variant)), store)]
-    return _once(todo)
+    return _once(
+        [
+            (f"{variant}, {label}" if variant else label, config)
+            for variant in plan.variants
+            for label, config in missing(list(rows_of(plan, variant)), store)
+        ]
+    )
 
 
 def _once(todo: Sequence[tuple[str, Config]]) -> list[tuple[str, Config]]:
@@ -64,32 +69,41 @@ def refuse_without_data(configs: Sequence[Config]) -> None:
             DataOptions(folder, source).root(data.name)
 
 
-def make(todo: Sequence[tuple[str, Config]], store: Store, folder: Path, jobs: int, heard: Heard) -> None:
-    """Run these, or go on with them, in folders of their own, which are removed when a run is kept.
+def planned(todo: Sequence[tuple[str, Config]], store: Store, folder: Path) -> list[Planned]:
+    """These runs, each in a folder of its own in there."""
+    return [Planned(_ours(config), folder / store.name_of(config), label) for label, config in todo]
+
+
+def title(run: Planned) -> str:
+    """What a run is called in its study."""
+    return f"{run.variant}, seed {run.config.seed}"
+
+
+def make(todo: Sequence[Planned], store: Store, jobs: int, heard: Heard) -> None:
+    """Run these, or go on with them; the folder of a run is removed when the run is kept.
 
     Raises:
         ConfigError, TrainingError: some runs failed; the others are kept.
     """
-    for needed in (store.folder, folder):
+    for needed in (store.folder, *(run.folder.parent for run in todo)):
         needed.mkdir(parents=True, exist_ok=True)  # before anything that takes long
     unfinished = []
-    for label, config in todo:
-        each = Planned(_ours(config), folder / store.name_of(config), label)
-        if each.done:  # by a process that was ended before it could keep it
-            _keep(each.folder, store, None)
-            heard(f"{label}, seed {config.seed}: was done already, kept")
+    for run in todo:
+        if run.done:  # by a process that was ended before it could keep it
+            _keep(run.folder, store, None)
+            heard(run, "was done already, kept")
         else:
-            unfinished.append((each, (label, config, each.begun)))
+            unfinished.append((run, (run, run.begun)))
     failed = []
     with workers(jobs if unfinished else 0) as crew:
-        for (label, config, gone_on), ended in crew.run(unfinished):
+        for (run, gone_on), ended in crew.run(unfinished):
             if ended.failed is not None:
-                failed.append((ended.exit_code, f"{label}, seed {config.seed}: {ended.failed}"))
-                heard(failed[-1][1])
+                failed.append((ended.exit_code, f"{title(run)}: {ended.failed}"))
+                heard(run, ended.failed)
                 continue
             took = None if gone_on else round(ended.core_seconds, 1)  # an earlier part's is not known
-            _keep(folder / store.name_of(config), store, took)
-            heard(f"{label}, seed {config.seed}: kept after {ended.wall_seconds:.0f} s")
+            _keep(run.folder, store, took)
+            heard(run, f"kept after {ended.wall_seconds:.0f} s")
     if failed:
         mistake = all(code == ConfigError.exit_code for code, _ in failed)
         kind = ConfigError if mistake else TrainingError
