@@ -7,20 +7,11 @@ from dataclasses import replace
 
 import pytest
 from hand_made import record
+from hand_moved import Clock
 from rich.console import Console
 
 from heroes.cli.progress import Line
 from heroes.settings.config import Config
-
-
-class Clock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hand_made import record, write_records
+from hand_moved import Clock
 
 from heroes.cli import together as module
 from heroes.cli.together import Together, runs_in_progress
@@ -15,16 +16,6 @@ from heroes.runs.planned import Planned
 from heroes.settings.config import Config
 
 ROUNDS = Config().changed({"federation.rounds": 40})
-
-
-class Clock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture
