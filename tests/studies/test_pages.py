@@ -363,6 +363,23 @@ def test_the_text_says_how_much_of_the_data_was_seen_and_why_others_have_more(st
     assert "tanh: Heroes 14.08 ± 0.00x, FedAvg" in text
 
 
+def test_the_worlds_are_told_at_a_glance(store: Store) -> None:
+    plan = plan_of("worlds")
+    rare, affords, *_ = plan.variants
+    keep_all(store, plan.model_copy(update={"variants": {rare: plan.variants[rare]}}))
+    for row in plans.rows(plan, affords):
+        scores = {"heroes": SCORES, "fedavg": (0.2,) * 6}.get(row.label.lower(), (0.3, 0.4, 0.5, 0.5))
+        keep(store, row.configs[0], scores, seconds=10.0)
+    text = results_page(Evidence(store))
+    glance, _, _ = text[text.index("## Other worlds") :].partition("### ")
+    fast, less = (line for line in glance.splitlines() if line.startswith(f"| {rare} "))
+    assert fast == less == f"| {rare} | 4.00x | 3.00x | 2.00x | 0.50x | 0.50x | 1.86x |"
+    # ADP, HeteroFL and Flanc are at 40 % with their third test, as Heroes is, and never at 50 %
+    easier = " | ".join(["1.00x at 40 %"] * 4)
+    assert f"| {affords} | \N{EN DASH} | {easier} | \N{EN DASH} |" in glance
+    assert "\N{EN DASH}: that one did not reach 40 % or 50 %" in glance
+
+
 def test_every_page_can_be_made_of_nothing_and_of_everything(store: Store) -> None:
     results_page(Evidence(store))
     for name in dict.fromkeys(FIGURES.values()):

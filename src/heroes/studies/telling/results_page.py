@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from heroes.report import Comparison
-from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN
-from heroes.report.measures import Spread
+from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN, SPEED_UP
+from heroes.report.measures import Spread, ratio
+from heroes.report.page import ABSENT
 from heroes.report.runs import RunData
 from heroes.studies.figures import Chapter
 from heroes.studies.telling import ablation, motivation, trust
@@ -37,6 +38,7 @@ _RULES = """\
 below nine tenths of its gain. So far: runs are missing. Where a rival did not reach the paper's target, the
 hardest one that both reached counts; far lower is one below half of it.*"""
 _DETAILS = ("Seconds", "Traffic", "Test accuracy of the final")  # tables of a comparison that are shown
+_AT_A_GLANCE = {SPEED_UP: "How many times as fast Heroes is", LESS_TRAFFIC: "How many times less it sends"}
 _NAMES = {BEST: "the best of them", MEAN: "all on average"}
 
 
@@ -88,6 +90,32 @@ def _every_variant(of_plan: Sequence[Chapter]) -> Iterator[str]:
             yield from table(shown)
         yield from _saved(chapter.found)
         yield from absent([chapter])
+
+
+def _worlds(of_plan: Sequence[Chapter]) -> Iterator[str]:
+    """All worlds at a glance, then each."""
+    shown = {chapter.variant: chapter.found for chapter in of_plan if chapter.found}
+    for what, title in _AT_A_GLANCE.items():
+        ratios = [each for found in shown.values() for each in found.measures if each.what == what]
+        names = list(dict.fromkeys(each.against for each in ratios))
+        rows = [
+            (variant, *(_hardest(found, what, name) for name in names)) for variant, found in shown.items()
+        ]
+        yield from (f"**{title}**", "", *grid(["", *names], rows), "")
+    targets = " or ".join(map(percent, of_plan[0].plan.targets))
+    yield from (f"*To the hardest target that both reached; {ABSENT}: that one did not reach {targets}.*", "")
+    yield from _every_variant(of_plan)
+
+
+def _hardest(found: Comparison, what: str, against: str) -> str:
+    """A ratio at the hardest target that has one; it is named if there is a harder one."""
+    every = [each for each in found.measures if each.what == what and each.against == against]
+    known = {each.at: each.spread for each in every if each.spread.mean is not None and each.at is not None}
+    for target in reversed(found.targets):
+        if target in known:
+            at = "" if target == found.targets[-1] else f" at {found.metric.target(target)}"
+            return f"{known[target].text(ratio, unit='x')}{at}"
+    return ABSENT
 
 
 def absent(of_plan: Sequence[Chapter]) -> Iterator[str]:
@@ -160,4 +188,5 @@ _TOLD: dict[str, Callable[[Sequence[Chapter]], Iterator[str]]] = {
     "ablation": _ablation,
     "motivation": _motivation,
     "text": _text,
+    "worlds": _worlds,
 }
