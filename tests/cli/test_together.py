@@ -64,12 +64,12 @@ def test_what_was_done_before_makes_nobody_look_fast(tmp_path: Path, clock: Cloc
     assert together.lines()[0] == "run 0/1  60 %  0:10, 0:40 left"
 
 
-def test_the_last_score_stays_when_a_round_was_not_tested(tmp_path: Path, clock: Clock) -> None:
+def test_the_last_score_is_told_when_the_last_round_was_not_tested(tmp_path: Path, clock: Clock) -> None:
     together = Together(planned(tmp_path, "one"), now=clock)
-    written(tmp_path / "one", 100.0, record(1, 0.812))
-    assert "accuracy 81.20 %" in together.lines()[1]
-    written(tmp_path / "one", 100.0, record(1, 0.812), record(2))
-    assert together.lines()[1] == " 5 %  round 2  accuracy 81.20 %  one"
+    written(tmp_path / "one", 100.0, record(1))
+    assert together.lines()[1] == " 2 %  round 1  one"
+    written(tmp_path / "one", 100.0, record(1), record(2, 0.812), record(3))
+    assert together.lines()[1] == " 8 %  round 3  accuracy 81.20 %  one"
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"{}\n", b"\xff\n", b'{"round": 1'])

@@ -37,7 +37,6 @@ class Together:
         self.runs, self.going_on, self.now, self.head = runs, going_on, now, head
         self.begun = now()
         self.over: set[Path] = set()
-        self._scores: dict[Path, list[str]] = {}  # the last that each run had; not every round has one
         self._before = sum(self._share(each) for each in runs.values())
 
     def left(self) -> float | None:
@@ -73,8 +72,8 @@ class Together:
         if found is None or found[1] < self.begun:
             return None
         record, written = found
-        scored = score_text(record) or self._scores.get(run.folder, [])
-        self._scores[run.folder] = scored
+        tested = last_round(run.folder, tested=True)  # it is written with the round after it, so seldom the last
+        scored = [] if tested is None else score_text(tested[0])
         age = self.now() - written
         when = "" if age < _AGE else f" {clock_text(age)} ago"
         return "  ".join([f"{100 * self._share(run):2.0f} %", f"round {record.round}{when}", *scored, title])

@@ -49,15 +49,20 @@ def _linked(path: Path, top: Path) -> bool:
     return any(part.is_symlink() for part in (path, *path.parents) if part != top and top in part.parents)
 
 
-def last_round(folder: Path) -> tuple[RoundRecord, float] | None:
-    """The last whole round in a run folder, and when it was written; None if none can be read."""
+def last_round(folder: Path, tested: bool = False) -> tuple[RoundRecord, float] | None:
+    """The last whole round in a run folder, or the last that was tested, and when the last one was written.
+
+    None if none can be read.
+    """
     try:
         with opened(folder / RECORDS) as file:
             found = os.fstat(file.fileno())
             file.seek(max(0, found.st_size - PIECE))
             lines = file.read(PIECE).split(b"\n")
-        return read_record(lines[-2].decode(errors="replace")), found.st_mtime
-    except (HeroesError, OSError, ValueError, IndexError):
+        rounds = (read_record(line.decode(errors="replace")) for line in reversed(lines[:-1]))
+        last = next((row for row in rounds if not tested or row.score is not None), None)
+        return None if last is None else (last, found.st_mtime)
+    except (HeroesError, OSError, ValueError):
         return None
 
 
