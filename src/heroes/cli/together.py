@@ -72,7 +72,7 @@ class Together:
         if found is None or found[1] < self.begun:
             return None
         record, written = found
-        tested = last_round(run.folder, tested=True)  # it is written with the round after it, so seldom the last
+        tested = last_round(run.folder, tested=True)  # is written with the next round, so seldom last
         scored = [] if tested is None else score_text(tested[0])
         age = self.now() - written
         when = "" if age < _AGE else f" {clock_text(age)} ago"
