@@ -23,6 +23,7 @@ def keep(
     scores: Sequence[float] = SCORES,
     seconds: float = 10.0,
     waiting: float = 1.0,
+    stopped: str = "time budget",
 ) -> Path:
     """Keep a run with these scores, round by round; a round sends as many megabytes as it takes seconds."""
     if config.training.precision == "auto":
@@ -35,7 +36,7 @@ def keep(
         for n, score in enumerate(scores, 1)
     ]
     widths = {1: {"accuracy": 0.25}, 2: {"accuracy": scores[-1]}}
-    write_records(folder, [*made[:-1], replace(made[-1], stopped="time budget", scores_by_width=widths)])
+    write_records(folder, [*made[:-1], replace(made[-1], stopped=stopped, scores_by_width=widths)])
     return store.add(folder, 60.0).path
 
 

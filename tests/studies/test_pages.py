@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from heroes.cli.app import app
 from heroes.cli.commands import run as _run  # noqa: F401 (registers the commands)
 from heroes.errors import HeroesError, RunFolderError
+from heroes.report.comparison import SPEED_UP
 from heroes.report.measures import Ratios, Spread
 from heroes.report.page import Picture, book
 from heroes.report.style import new_figure
@@ -22,6 +23,7 @@ from heroes.studies import plans
 from heroes.studies.figures import FIGURES, chapters, plan_of
 from heroes.studies.kept import Store, key_of
 from heroes.studies.telling import ablation, motivation
+from heroes.studies.telling.behind import behind
 from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence
 from heroes.studies.telling.front import BESIDES, field, lead
@@ -85,7 +87,7 @@ def test_a_claim_is_judged_by_every_seed(accuracy: Evidence) -> None:
     ratios = {name: gain.spread.mean for name, gain in compared.gains.items()}
     assert ratios == pytest.approx({"FedAvg": 4.0, "ADP": 3.0, "HeteroFL": 2.0, "Flanc": 0.5})
     assert verdict(compared) == "in part: ahead of FedAvg, ADP and HeteroFL; behind Flanc"
-    assert "FedAvg 1.00 and 4.00" in why(compared)
+    assert "FedAvg 1.00x as many, each 4.00x as long" in why(compared)
     assert compared.value("Heroes").mean == pytest.approx(
         50 * 1.1
     )  # the third test that is at 80 % is in round 5
@@ -135,8 +137,8 @@ def test_uneven_data_is_told_with_more_than_one_variant_and_drawn_without_them(s
     keep_all(store, plan, seeds=1)
     evidence = Evidence(store)
     text = "\n".join(verdicts(evidence))
-    assert "(e) so far " in text
-    assert "- `noniid`: (e) Γ = 80; (h) Γ = 80, the same extras for all; (i) Γ = 80, Flanc's" in text
+    assert "(b) so far " in text
+    assert "- `noniid`: (a) Γ = 80; (b) Γ = 80, Flanc's widths spread." in text
     drawn = {each.name: each.runs for each in drawings(evidence, "noniid")}
     assert len(drawn["noniid-gamma"]) == 5 * len(plan.table)  # the five levels of Γ alone
     assert len(drawn["noniid-by-device"]) == 2 * len(plan.table)
@@ -219,9 +221,9 @@ def test_the_page_has_both_tables_ratios_and_what_is_missing(accuracy: Evidence)
         "| geometric mean |",
         "| FedAvg | 4,508 s | 3.28x |",
         "Traffic saved to 60 %",
-        "30 of them took 30 min of one core together",
+        "30 of them took 30 min in all",
         "`noniid` 0 of ",
-        "| 2,500 examples | bfloat16 | cifar10's |",
+        "| every round, 2,500 examples | bfloat16 | cifar10's |",
     ):
         assert said in text, said
     assert "None" not in text
@@ -321,8 +323,8 @@ def test_idle_clients_are_counted_from_the_times_of_a_round(store: Store) -> Non
         keep(store, row.configs[0], waiting=waits.get(row.label, 1.0))
     (line,) = motivation.judged(Evidence(store))
     # two clients: one takes 10 s, the other so much less
-    assert "Whole model 2.0x, 25 % idle" in line[2]
-    assert "Enhanced, adaptive steps 1.1x, 3 % idle" in line[2]
+    assert "Whole model 2.0x, 50 % idle" in line[2]
+    assert "Enhanced, adaptive steps 1.1x, 5 % idle" in line[2]
     assert line[3] == "yes"
 
 
@@ -361,6 +363,49 @@ def test_the_text_says_how_much_of_the_data_was_seen_and_why_others_have_more(st
     assert "A public benchmark has 52.85 %" in text
     # two clients of 100 and 50 windows do 5 and 6 steps of 32 in each of six rounds
     assert "tanh: Heroes 14.08 ± 0.00x, FedAvg" in text
+
+
+def test_the_page_names_every_rival_that_took_less_of_something(accuracy: Evidence) -> None:
+    defaults, bits, _ = accuracy.figures["accuracy"]
+    told = list(behind(accuracy))
+    assert told[0] == (
+        f"- `accuracy`, {defaults.variant}: Flanc takes 0.50x (0.50 to 0.50) of the time to 60 %; "
+        "Flanc sends 0.50x (0.50 to 0.50) to 60 %."
+    )
+    assert len([line for line in told if line.startswith("- `accuracy`")]) == 3
+    assert "\n".join(told) in results_page(accuracy)
+    assert bits.found is not None
+    assert bits.found.hardest("Heroes", SPEED_UP, "nobody") is None
+
+
+def test_where_heroes_is_ahead_everywhere_the_page_says_so(store: Store) -> None:
+    plan = plan_of("accuracy")
+    for row in plans.rows(plan, next(iter(plan.variants))):
+        keep(store, row.configs[0], seconds=10.0 if row.label == "Heroes" else 20.0)
+    (told,) = behind(Evidence(store))
+    assert told.startswith("Nowhere")
+
+
+def test_runs_that_ended_at_their_own_target_did_not_miss_a_harder_one(store: Store) -> None:
+    plan = plan_of("accuracy")
+    variant = next(iter(plan.variants))
+    for row in plans.rows(plan, variant):
+        stopped = "time budget" if row.label == "ADP" else "target accuracy"
+        keep(store, row.configs[0], (0.3, 0.5, 0.65, 0.65, 0.65), stopped=stopped)
+    text = results_page(Evidence(store))
+    assert "| Heroes | 1,375 s |  | ended at 64 % |" in text
+    assert "| FedAvg | 4,508 s | 3.28x | ended at 64 % | 1.00x at 60 % |" in text
+    assert "| ADP | 3,924 s | 2.85x | not reached | 1.00x at 60 % |" in text
+    assert "Runs ended at a target of their own or when time was up" in text
+
+
+def test_a_verdict_on_scores_far_below_the_papers_says_so(store: Store) -> None:
+    plan = plan_of("images")
+    for row in plans.rows(plan):
+        keep(store, row.configs[0], (0.02, 0.1, 0.2 if row.label == "Heroes" else 0.1))
+    point = next(each for each in paper().points if each.plan == "images" and each.higher_is_better)
+    said = verdict(Compared(point, Evidence(store).figures["images"][0]))
+    assert "at far lower scores" in said
 
 
 def test_the_worlds_are_told_at_a_glance(store: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,12 @@ from heroes.report.latex import document
 from heroes.report.layouts import Layout, by_limits, by_targets, by_width, in_the_end, saved, whole_or_tenths
 from heroes.report.measures import Spread
 from heroes.report.metrics import Metric
-from heroes.report.runs import Group
+from heroes.report.runs import Group, RunData
 from heroes.report.tables import Table
 
 # ratios to the reference, and what they are of
-SPEED_UP, LESS_TRAFFIC = "speed-up", "less traffic"
-RATIOS: Mapping[str, str] = {SPEED_UP: "seconds", LESS_TRAFFIC: "traffic", "less energy": "energy"}
+SPEED_UP, LESS_TRAFFIC, LESS_ENERGY = "speed-up", "less traffic", "less energy"
+RATIOS: Mapping[str, str] = {SPEED_UP: "seconds", LESS_TRAFFIC: "traffic", LESS_ENERGY: "energy"}
 BEST, MEAN = "best of the others", "geometric mean"  # what ratios are against, besides single strategies
 STUDY = "study"  # the unit of an epsilon that stands for a run with secret noise
 _SAMPLED = (
@@ -26,6 +26,10 @@ _SAMPLED = (
     "same for runs with the same seed."
 )
 _ESTIMATE = "Energy is an estimate: FLOPs and bytes times what one costs on the fleet's devices and links."
+_STOPPED = (
+    "Runs ended at a target of their own or when time was up: what they came to in the end they came to at "
+    "different times."
+)
 _STUDY = 'Epsilon in a study: the noise comes from the seed; privacy.source = "system" would spend that.'
 
 
@@ -97,6 +101,11 @@ class Comparison:
             against: the group that it is compared with, if with any.
         """
         return self._index.get((label, what, at, against))
+
+    def hardest(self, label: str, what: str, against: str = "") -> tuple[float, Spread] | None:
+        """The hardest target at which a measure is known, and what it is there."""
+        known = ((target, self.find(label, what, target, against)) for target in reversed(self.targets))
+        return next(((at, spread) for at, spread in known if spread is not None and spread.reached), None)
 
     def places(self, what: str) -> list[float]:
         """The targets (the hardest last), times, traffic or widths at which `what` was measured."""
@@ -183,16 +192,22 @@ def _overview(found: Comparison) -> Table:
         for group in found.groups
     ]
     several = any(len(group.runs) > 1 for group in found.groups)
+    runs = [run for group in found.groups for run in group.runs]
     said = [
         ("Mean ± standard deviation over seeds.", several),
         ("Waiting is the mean over rounds and clients.", True),
-        (_SAMPLED, any(run.sampled for group in found.groups for run in group.runs)),
+        (_STOPPED, len({run.rows[-1].stopped for run in runs}) > 1 or _by_target(runs)),
+        (_SAMPLED, any(run.sampled for run in runs)),
         (_ESTIMATE, "energy" in known),
         (_STUDY, any(each.unit == STUDY for each in found.measures)),
     ]
     note = " ".join(text for text, applies in said if applies)
     titles = [layout.title for layout in layouts]
     return Table(f"Runs of {found.experiment}", ("strategy", "seeds", *titles), tuple(rows), note)
+
+
+def _by_target(runs: Sequence[RunData]) -> bool:
+    return any(str(run.rows[-1].stopped).startswith("target") for run in runs)
 
 
 def _in_the_end(found: Comparison, group: Group, layout: Layout) -> str:

@@ -21,6 +21,7 @@ FIGURES = {
     "text": "text",
     "images": "images",
     "motivation": "motivation",
+    "literal": "literal",
     "ablation": "ablation",
     "worlds": "worlds",
     "field": "field",

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from heroes.report import Comparison
 from heroes.report.runs import RunData
+from heroes.strategies.registry import DEFAULT
 from heroes.studies import plans
 from heroes.studies.figures import FIGURES, Chapter, chapters, plan_of
 from heroes.studies.kept import Store
 from heroes.studies.making import counted, outcomes
 from heroes.studies.tables import Outcome
+
+
+def ours(found: Comparison) -> str:
+    """What the first row of Heroes is called in a comparison; nothing if there is none."""
+    return next((group.label for group in found.groups if group.strategy == DEFAULT), "")
 
 
 @dataclass(frozen=True)

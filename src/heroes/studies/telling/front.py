@@ -10,9 +10,9 @@ from heroes.report.measures import Spread
 from heroes.report.page import ABSENT
 from heroes.report.runs import Group
 from heroes.settings.tuned_files import shipped
-from heroes.strategies.registry import DEFAULT, PAPER
+from heroes.strategies.registry import PAPER
 from heroes.studies.figures import Chapter
-from heroes.studies.telling.evidence import Evidence
+from heroes.studies.telling.evidence import Evidence, ours
 from heroes.studies.telling.markdown import apart, grid, less_traffic
 from heroes.studies.telling.pictures import common_target, drawings
 from heroes.studies.telling.trust import seeds_of
@@ -71,7 +71,7 @@ def _leading(chapter: Chapter) -> Iterator[str]:
         return
     plan = chapter.plan
     about = ", ".join(filter(None, [f"`{plan.experiment}`", chapter.variant, f"{_least(chapter)} seeds"]))
-    yield from (f"{about}, at most {plan.budget:,.0f} virtual seconds for each strategy:", "")
+    yield from (f"{about}; no round begins after {plan.budget:,.0f} virtual seconds:", "")
     shown = [group for group in found.groups if group.strategy in PAPER]
     yield from (*grid(["", *(group.label for group in shown)], list(_measures(found, shown))), "")
     yield from (*_ratios(found), "")
@@ -113,19 +113,22 @@ def _ratios(found: Comparison, few: str = "") -> Iterator[str]:
 
     `few` names the seeds that all strategies have, where those are not all seeds; the best may have more.
     """
-    own = next((group.label for group in found.groups if group.strategy == DEFAULT), "")
+    own = ours(found)
     for target in reversed(found.targets):
-        best, mean, less = (
+        best, mean, least, less = (
             found.find(own, what, target, against)
-            for what, against in ((SPEED_UP, BEST), (SPEED_UP, MEAN), (LESS_TRAFFIC, MEAN))
+            for what in (SPEED_UP, LESS_TRAFFIC)
+            for against in (BEST, MEAN)
         )
         if best is not None and best.mean is not None:
             times = best.text(_two, unit=" times")
             told = f"To {found.metric.target(target)} {own} is {times} as fast as the best of the others"
             if mean is not None and mean.mean is not None and less is not None and less.mean is not None:
                 told += f" ({len(best.values)} seeds)" if few and len(best.values) > len(mean.values) else ""
-                told += f" and {mean.mean:.2f} times as fast as all of them on average"
+                told += f" and {mean.mean:.2f} times as fast as all of them in the geometric mean"
                 told += f", with {less_traffic(less.mean)}"
+                if least is not None and least.mean is not None:
+                    told += f" ({less_traffic(least.mean)} than the one that sends least)"
             yield f"{told} ({few})." if few else f"{told}."
             return
 
@@ -163,11 +166,11 @@ def _field(chapter: Chapter, found: Comparison) -> list[str]:
         *(f"width {w:g}" for w in widths),
         "tuned",
     ]
-    tuned = shipped(chapter.plan.experiment)
+    tuned, fixed = shipped(chapter.plan.experiment), chapter.plan.settings
     rows = {
         _rank(found, group, target): (
             *_field_row(found, group, target, widths),
-            label(tuned.get(group.label, {})),
+            label({key: value for key, value in tuned.get(group.label, {}).items() if key not in fixed}),
         )
         for group in found.groups
     }

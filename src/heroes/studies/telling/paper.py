@@ -65,6 +65,7 @@ class Said(BaseModel):
     speed_up: float
     saved: float
     saved_where: str
+    differs: str
     fastest_to_slowest: float
     idle: float
     idle_where: str

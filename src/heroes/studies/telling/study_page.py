@@ -16,8 +16,10 @@ from heroes.studies.telling.markdown import table as shown_table
 
 _ABOUT = """\
 Made by `make results` from the runs in `results/` and from nothing else. A study is a question and the runs
-that answer it ([studies.md](studies.md)). What is decided here rests on seeds that no figure of
-[results.md](results.md) has; `rank-seeds` decides nothing and shows a decision on theirs.
+that answer it ([studies.md](studies.md)). What is decided here rests on seeds from 100 on, which no
+figure of [results.md](results.md) has. `rank-seeds` and `precision-heroes` look at decisions on the
+seeds of the figures, and that FedAvg had too few steps on CIFAR-10 was first seen there, before
+`steps-cifar10` chose them.
 Seconds and megabytes are to the first test at which the mean of the last three is at the target, averaged
 over the seeds that got there; waiting is the share of a round; by width is the accuracy in the end, the
 narrowest model first. `heroes tune` chose rates and steps on held-out examples:

@@ -20,7 +20,7 @@ _HEADER = (
     "runs",
     "seeds",
     "seeds differ by",
-    "tested during a run on",
+    "tested",
     "precision",
     "settings",
     "machine",
@@ -29,8 +29,10 @@ _HEADER = (
 _READ = """\
 *Seeds differ by: the mean standard deviation of the accuracy in the end, and of the time to the hardest
 target, over rows with two seeds or more. A difference between rows that is smaller says nothing; with one
-seed no difference below that of other figures does. Times are computed from a model of devices and links,
-not measured: they compare strategies, they predict no wall time.*"""
+seed no difference below that of other figures does. Tests that are further apart cost strategies with long
+rounds more. Times are computed from a model of devices and links, not measured: they compare strategies, and
+predict no wall time. What runs took is processor time; of those kept by earlier versions it is wall time, two
+beside each other.*"""
 
 
 def how(name: str, evidence: Evidence) -> str:
@@ -38,7 +40,7 @@ def how(name: str, evidence: Evidence) -> str:
     plan = evidence.figures[name][0].plan
     there, of = evidence.count(name)
     known = [each for run in evidence.runs(name) if (each := _environment(run).get("core_seconds"))]
-    took = f"; {len(known)} of them took {_long(sum(known))} of one core together" if known else ""
+    took = f"; {len(known)} of them took {_long(sum(known))} in all, a core each" if known else ""
     return f"`heroes reproduce {name}`: {there} of {of} runs are there ({seeds_of(plan.seeds)}){took}."
 
 
@@ -67,7 +69,7 @@ def _row(name: str, of_plan: Sequence[Chapter], runs: Sequence[RunData]) -> tupl
         str(len(runs)),
         f"{seeds} a row",
         _differ(of_plan),
-        ", ".join(sorted(sample)),
+        "; ".join(sorted(sample)),
         _precisions(runs),
         f"{plan.experiment}'s",
         "; ".join(machines),
@@ -95,7 +97,9 @@ def _differ(of_plan: Sequence[Chapter]) -> str:
 
 
 def _tests(run: RunData) -> str:
-    return f"{run.settings['evaluation.sample']:,} examples" if run.sampled else "the whole test set"
+    every = run.settings["evaluation.every"]
+    when = "every round" if every == 1 else f"every {every} rounds"
+    return f"{when}, {run.settings['evaluation.sample']:,} examples" if run.sampled else when
 
 
 def _precisions(runs: Sequence[RunData]) -> str:

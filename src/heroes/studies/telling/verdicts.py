@@ -21,7 +21,7 @@ from heroes.studies.telling.markdown import percent
 from heroes.studies.telling.paper import Point
 
 ENOUGH = 0.9  # of the paper's gain
-FAR = 0.5  # of the paper's target; what happens at a lower one says little about it
+FAR = 0.5  # of the paper's target or score; what happens below that says little about it
 Seeds = Mapping[int, float | None]
 
 
@@ -164,10 +164,12 @@ def verdict(compared: Compared) -> str:
 
 
 def _short(compared: Compared) -> str:
-    """What a verdict does not cover: rivals of which nothing is known, and the paper's target."""
-    target, gains = compared.point.target, compared.gains
+    """What a verdict does not cover: rivals of which nothing is known, and the paper's target or scores."""
+    point, target, gains = compared.point, compared.point.target, compared.gains
     easier = [gain.at for gain in gains.values() if gain.at is not None and gain.spread.reached]
     far = "; at far lower targets" if target and easier and min(easier) < FAR * target else ""
+    if point.higher_is_better and (compared.value(point.ours).mean or 0.0) < FAR * point.values[point.ours]:
+        far = "; at far lower scores"
     unknown = [name for name, gain in gains.items() if gain.standing == "unknown"]
     return far + (f"; not told of {listed(unknown)}" if unknown else "")
 
@@ -199,14 +201,13 @@ def why(compared: Compared) -> str:
         whole = [f"{name} {percent(_mean(runs[name], _whole))}" for name in names]
         said = f"Rounds by then: {', '.join(rounds)}."
         return f"{said} Clients that trained the complete model: {', '.join(whole)}."
+    how = "long" if point.kind == "seconds" else "large"
     parts = [
-        f"{name} {times:.2f} and {gain.spread.mean / times:.2f}"
+        f"{name} {times:.2f}x as many, each {gain.spread.mean / times:.2f}x as {how}"
         for name, gain in compared.gains.items()
         if gain.spread.mean is not None and (times := compared.times_the_rounds(name, gain))
     ]
-    how = "long" if point.kind == "seconds" else "large"
-    said = f"Others need so many times the rounds, each so many times as {how}"
-    return f"{said}: {', '.join(parts)}." if parts else ""
+    return f"Beside {point.ours}' rounds: {'; '.join(parts)}." if parts else ""
 
 
 def _runs(chapter: Chapter) -> dict[str, tuple[RunData, ...]]:
