@@ -29,7 +29,7 @@ LEVELS = {  # settings that say how skewed the data is: label, and the partition
     "data.alpha": ("α: Dirichlet concentration (smaller is less even)", ("dirichlet",)),  # noqa: RUF001
 }
 Curve = tuple[Floats, Floats]
-_SHORT = 0.03  # of the tallest bar: what is below can hardly be seen
+_SHORT = 0.12  # of the tallest bar: what is below can hardly be read off the axis
 
 
 def seconds_of(groups: Sequence[Group]) -> str:
@@ -38,9 +38,9 @@ def seconds_of(groups: Sequence[Group]) -> str:
     return f"{clocks[0]} time (s)" if clocks else "time (s)"
 
 
-def score_against_time(groups: Sequence[Group]) -> Figure | None:
+def score_against_time(groups: Sequence[Group], about: str = "") -> Figure | None:
     """The main metric over time: the mean over seeds, its deviation shaded, and each run as a thin line."""
-    return _scores(groups, "time", seconds_of(groups), lambda each: each.seconds)
+    return _scores(groups, "time", seconds_of(groups), lambda each: each.seconds, about)
 
 
 def score_against_traffic(groups: Sequence[Group]) -> Figure | None:
@@ -120,13 +120,26 @@ def score_against_skew(runs: Sequence[RunData], at_seconds: float | None = None)
     figure, (axes,) = new_figure()
     for line in series_along([run for run in runs if _level(run, key) is not None], key):
         _skew_line(axes, line, key, at_seconds)
-    when = "at the end" if at_seconds is None else f"after {at_seconds:g} {runs[0].clock} s"
+    when = "at the end" if (after := at_seconds or _all_ended_after(runs)) is None else _after(after, runs[0])
     metric = runs[0].metric
     dress(axes, f"Test {metric.name} {when} against skew of the data", LEVELS[key][0], metric.axis)
     if key == "data.alpha":
         axes.set_xscale("log")
     legend(figure, axes)
     return figure
+
+
+def _after(seconds: float, run: RunData) -> str:
+    return f"after {seconds:g} {run.clock} s"
+
+
+def _all_ended_after(runs: Sequence[RunData]) -> float | None:
+    """The budget by which all runs ended, if it was the same."""
+    budgets = {run.settings.get("federation.time_budget") for run in runs}
+    if len(budgets) > 1 or any(run.rows[-1].stopped != "time budget" for run in runs):
+        return None
+    (budget,) = budgets
+    return budget if isinstance(budget, float) else None
 
 
 def _level(run: RunData, key: str) -> float | None:
@@ -152,7 +165,7 @@ def _skew_line(axes: Axes, line: Group, key: str, at_seconds: float | None) -> N
     axes.errorbar(
         [level for level, _ in points],
         [scale * (spread.mean or 0) for _, spread in points],
-        [scale * (spread.std or 0) for _, spread in points],
+        [np.nan if spread.std is None else scale * spread.std for _, spread in points],
         label=words(line.label),
         color=colour(line.strategy),
         linestyle=dashes(line),
@@ -181,8 +194,8 @@ def _bars(
     places = [place + shift for place in range(len(spreads))]
     axes.bar(places, [spread.mean or 0 for spread in spreads], width * 0.92, label=words(group.label), **look)
     for place, spread, known in zip(places, spreads, taken, strict=True):
-        if spread.mean is not None:
-            axes.errorbar(place, spread.mean, spread.std or 0, color="#222222", capsize=2, linewidth=1)
+        if spread.mean is not None and spread.std is not None:
+            axes.errorbar(place, spread.mean, spread.std, color="#222222", capsize=2, linewidth=1)
         said = "not known" if known is None else _unreached(spread)
         if spread.mean is not None and spread.mean < short:
             value = f"{spread.mean:,.0f}" if spread.mean >= 10 else f"{spread.mean:.2g}"
@@ -210,7 +223,11 @@ def _unreached(spread: Spread) -> str:
 
 
 def _scores(
-    groups: Sequence[Group], against: str, x_label: str, x: Callable[[Evaluation], float]
+    groups: Sequence[Group],
+    against: str,
+    x_label: str,
+    x: Callable[[Evaluation], float],
+    about: str = "",
 ) -> Figure | None:
     def curve(run: RunData) -> Curve:
         found = evaluations(run.rows)
@@ -226,7 +243,7 @@ def _scores(
         if lines:
             _draw(axes, group, lines)
     metric = groups[0].runs[0].metric
-    dress(axes, f"Test {metric.name} against {against}", x_label, metric.axis)
+    dress(axes, about or f"Test {metric.name} against {against}", x_label, metric.axis)
     axes.set_xlim(left=0)
     _fit(axes, metric, np.concatenate([y for _, lines in curves for _, y in lines]))
     legend(figure, axes)

@@ -30,6 +30,7 @@ COMPUTE, START, TRANSFER, PAUSE, WAITING = "#404040", "#9C8AB8", "#56B4E9", "#E8
 WIDTH = 5.4  # inches; narrow, so that the text can still be read when a phone shrinks it
 DOTS_PER_INCH = 160
 LONGEST_TITLE, LONGEST_LABEL = 80, 60  # characters
+_WIDE_TITLE = 60  # characters; from here on a title is set smaller, to fit above its axes
 MISSING = "figures need matplotlib; install it with: pip install 'heroes-fl[report]'"
 
 
@@ -82,7 +83,7 @@ def words(text: str, most: int = LONGEST_LABEL) -> str:
 
 def dress(axes: Axes, title: str, x: str, y: str, *, grid: bool = True) -> None:
     """Give axes a title, labels and a light frame."""
-    axes.set_title(words(title, LONGEST_TITLE), fontsize=11, loc="left")
+    axes.set_title(words(title, LONGEST_TITLE), fontsize=11 if len(title) < _WIDE_TITLE else 9, loc="left")
     axes.set_xlabel(words(x))
     axes.set_ylabel(words(y))
     axes.spines[["top", "right"]].set_visible(False)

@@ -24,6 +24,7 @@ from heroes.studies.figures import Chapter
 from heroes.studies.tables import waiting as waiting_share
 from heroes.studies.telling.evidence import Evidence
 from heroes.studies.telling.markdown import percent
+from heroes.studies.telling.trust import seeds_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,7 +89,7 @@ def _of_plan(name: str, of_plan: Sequence[Chapter]) -> Iterator[Drawing]:
 
 def _curves(chapter: Chapter, waiting: bool) -> Iterator[Drawing]:
     found = chapter.found
-    if found is None:
+    if found is None or len(found.groups) < 2:  # a curve alone compares nothing
         return
     stem = "-".join(filter(None, [chapter.plan.name, slug(chapter.variant)]))
     about = ", ".join(filter(None, [chapter.plan.experiment, chapter.variant]))
@@ -97,7 +98,7 @@ def _curves(chapter: Chapter, waiting: bool) -> Iterator[Drawing]:
         f"{stem}-time",
         f"{about}: accuracy over virtual time",
         runs,
-        partial(score_against_time, found.groups),
+        partial(score_against_time, found.groups, f"{about}, {_seeds(runs)}"),
     )
     if not waiting:
         return
@@ -112,10 +113,14 @@ def _waiting_dots(groups: Sequence[Group]) -> Figure | None:
         Dots(group.label, group.strategy, tuple(Spread(tuple(map(of, group.runs))) for of in _WAITS))
         for group in groups
     ]
-    return dot_plot(rows, ("mean waiting in a round (s)", "of the round (%)"), (1.0, 100.0))
+    return dot_plot(rows, ("mean waiting in a round (s)", "waiting, of the round (%)"), (1.0, 100.0))
 
 
 _WAITS = (mean_waiting, waiting_share)
+
+
+def _seeds(runs: Sequence[RunData]) -> str:
+    return seeds_of(sorted({run.seed for run in runs}))
 
 
 def _runs(found: Comparison) -> tuple[RunData, ...]:
@@ -195,7 +200,9 @@ def _drawn_dots(chapter: Chapter, target: float) -> Figure | None:
         )
         for group in found.groups
     ]
-    return dot_plot(rows, (f"virtual s to {metric.target(target)}", metric.axis), (1.0, metric.scale))
+    runs = f"{chapter.plan.budget:,.0f} virtual s, {_seeds(_runs(found))}"
+    panels = (f"virtual s to {metric.target(target)}", metric.axis)
+    return dot_plot(rows, panels, (1.0, metric.scale), f"{chapter.plan.experiment}, {runs}")
 
 
 _SPECIAL: dict[str, Callable[[Sequence[Chapter]], Iterator[Drawing]]] = {
