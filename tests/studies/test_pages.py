@@ -138,6 +138,10 @@ def test_uneven_data_is_told_with_more_than_one_variant_and_drawn_without_them(s
     evidence = Evidence(store)
     text = "\n".join(verdicts(evidence))
     assert "(b) so far " in text
+    page = results_page(evidence)
+    assert "| from Γ = 10 to Γ = 80 |" in page
+    assert "+0.0 points |" in page
+    assert "Bits of a number, down and up: Heroes 6 and 4; FedAvg, ADP, HeteroFL and Flanc 32 and 32." in page
     assert "- `noniid`: (a) Γ = 80; (b) Γ = 80, Flanc's widths spread." in text
     drawn = {each.name: each.runs for each in drawings(evidence, "noniid")}
     assert len(drawn["noniid-gamma"]) == 5 * len(plan.table)  # the five levels of Γ alone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from heroes.report import Comparison, compare
 from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN, SPEED_UP
@@ -16,6 +17,7 @@ from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence, ours
 from heroes.studies.telling.markdown import apart, grid, page, percent, table
 from heroes.studies.telling.pictures import drawings
+from heroes.studies.telling.verdicts import listed
 
 TITLES = {
     "accuracy": "CIFAR-10: accuracy, waiting, resources",
@@ -102,6 +104,7 @@ def _every_variant(of_plan: Sequence[Chapter]) -> Iterator[str]:
             continue
         if chapter.variant:
             yield from (f"### {chapter.variant[0].upper()}{chapter.variant[1:]}", "")
+        yield from (_bits(chapter), "")
         details = [each for each in chapter.found.details() if each.title.startswith(_DETAILS)]
         for shown in [*chapter.found.leading(), *details]:
             yield from table(shown)
@@ -134,6 +137,18 @@ def _hardest(found: Comparison, what: str, against: str) -> str:
     return f"{spread.text(ratio, unit='x')}{at}"
 
 
+def _bits(chapter: Chapter) -> str:
+    """In how many bits the rows send."""
+    rows: dict[tuple[Any, Any], list[str]] = {}
+    for each in chapter.outcomes:
+        if each.runs:
+            settings = each.runs[0].settings
+            bits = settings["exchange.down_bits"], settings["exchange.up_bits"]
+            rows.setdefault(bits, []).append(each.label)
+    told = [f"{listed(names)} {down} and {up}" for (down, up), names in rows.items()]
+    return f"Bits of a number, down and up: {'; '.join(told)}."
+
+
 def absent(of_plan: Sequence[Chapter]) -> Iterator[str]:
     """Which rows lack runs."""
     short = {chapter.variant: "; ".join(chapter.absent) for chapter in of_plan if chapter.absent}
@@ -158,14 +173,30 @@ def _levels(of_plan: Sequence[Chapter]) -> Iterator[str]:
     shown = {chapter.variant: chapter.found for chapter in of_plan if chapter.found}
     there = {group.label for found in shown.values() for group in found.groups}
     labels = [label for label in of_plan[0].plan.table if label in there]
-    rows = [(label, *(_last(found, label) for found in shown.values())) for label in labels]
-    yield from ("**Test accuracy in the end**", "", *grid(["", *shown], rows), "")
+    levels = [name for name in shown if of_plan[0].plan.variants[name].keys() == {"data.gamma"}]
+    ends = levels[:1] + levels[-1:] if len(levels) > 1 else []
+    rows = [
+        (label, *(_last(found, label) for found in shown.values()), *_drop(label, [shown[e] for e in ends]))
+        for label in labels
+    ]
+    header = ["", *shown, *([f"from {ends[0]} to {ends[1]}"] if ends else [])]
+    yield from (_bits(of_plan[0]), "", "**Test accuracy in the end**", "", *grid(header, rows), "")
     yield from absent(of_plan)
 
 
 def _last(found: Comparison, label: str) -> str:
-    metric = found.metric
-    return (found.find(label, metric.label) or Spread(())).text(metric.short, "no runs", metric.unit)
+    return _scored(found, label).text(found.metric.short, "no runs", found.metric.unit)
+
+
+def _scored(found: Comparison, label: str) -> Spread:
+    return found.find(label, found.metric.label) or Spread(())
+
+
+def _drop(label: str, ends: Sequence[Comparison]) -> Iterator[str]:
+    """What a row loses from the first to the last."""
+    if ends:
+        first, last = (_scored(found, label).mean for found in ends)
+        yield ABSENT if first is None or last is None else f"{100 * (last - first):+.1f} points"
 
 
 def _motivation(of_plan: Sequence[Chapter]) -> Iterator[str]:
