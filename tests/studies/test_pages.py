@@ -382,6 +382,17 @@ def test_the_page_names_every_rival_that_took_less_of_something(accuracy: Eviden
     assert bits.found.hardest("Heroes", SPEED_UP, "nobody") is None
 
 
+def test_the_front_page_tells_of_the_papers_algorithm_once_it_has_run(accuracy: Evidence) -> None:
+    assert "to the letter" not in "\n".join(lead(accuracy))
+    scores = {"Heroes": 0.8, "Heroes (paper)": 0.4, "Heroes (paper), factors trained": 0.5, "Flanc": 0.7}
+    plan = plan_of("literal")
+    for row in plans.rows(plan):
+        keep(accuracy.store, row.configs[0], (0.3, scores.get(row.label, 0.6)))
+    told = "\n".join(lead(Evidence(accuracy.store)))
+    assert "which is at 50.0 % on cifar10 after 300 virtual seconds." in told
+    assert "There ours is at 80.0 %, and Flanc, the best of the others, at 70.0 % (seed 3)." in told
+
+
 def test_where_heroes_is_ahead_everywhere_the_page_says_so(store: Store) -> None:
     plan = plan_of("accuracy")
     for row in plans.rows(plan, next(iter(plan.variants))):

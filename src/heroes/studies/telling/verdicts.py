@@ -207,7 +207,7 @@ def why(compared: Compared) -> str:
         for name, gain in compared.gains.items()
         if gain.spread.mean is not None and (times := compared.times_the_rounds(name, gain))
     ]
-    return f"Beside {point.ours}' rounds: {'; '.join(parts)}." if parts else ""
+    return f"Beside the rounds of {point.ours}: {'; '.join(parts)}." if parts else ""
 
 
 def _runs(chapter: Chapter) -> dict[str, tuple[RunData, ...]]:
