@@ -103,7 +103,13 @@ class Comparison:
         return self._index.get((label, what, at, against))
 
     def hardest(self, label: str, what: str, against: str = "") -> tuple[float, Spread] | None:
-        """The hardest target at which a measure is known, and what it is there."""
+        """The hardest target at which a measure is known, and what it is there.
+
+        Args:
+            label: the group, which is a strategy or a variant of one.
+            what: what was measured.
+            against: the group that it is compared with, if with any.
+        """
         known = ((target, self.find(label, what, target, against)) for target in reversed(self.targets))
         return next(((at, spread) for at, spread in known if spread is not None and spread.reached), None)
 
