@@ -176,6 +176,21 @@ def test_score_against_skew_joins_the_levels_of_a_strategy(make_run: Make) -> No
     assert list(early.axes[0].containers[0].lines[0].get_data()[1]) == pytest.approx([50.0, 50.0])
 
 
+def test_a_skew_is_told_with_the_time_by_which_all_runs_ended(make_run: Make) -> None:
+    def drawn(*budgets: float) -> str:
+        runs = [
+            load_run(make_run(f"{budgets}{gamma}", [0.5], data__gamma=gamma, federation__time_budget=budget))
+            for gamma, budget in zip((20.0, 80.0), budgets, strict=True)
+        ]
+        ended = [replace(run, rows=(replace(run.rows[-1], stopped="time budget"),)) for run in runs]
+        figure = score_against_skew(ended)
+        assert figure is not None
+        return str(figure.axes[0].get_title(loc="left"))
+
+    assert drawn(300.0, 300.0) == "Test accuracy after 300 virtual s against skew of the data"
+    assert drawn(300.0, 200.0) == "Test accuracy at the end against skew of the data"
+
+
 def test_the_dirichlet_level_has_a_logarithmic_axis_and_gamma_does_not_matter_there(make_run: Make) -> None:
     folders = [
         make_run(f"a{alpha}", [0.5], data__partition="dirichlet", data__alpha=alpha) for alpha in (0.1, 1.0)

@@ -168,7 +168,9 @@ def _short(compared: Compared) -> str:
     point, target, gains = compared.point, compared.point.target, compared.gains
     easier = [gain.at for gain in gains.values() if gain.at is not None and gain.spread.reached]
     far = "; at far lower targets" if target and easier and min(easier) < FAR * target else ""
-    if point.higher_is_better and (compared.value(point.ours).mean or 0.0) < FAR * point.values[point.ours]:
+    if point.higher_is_better and (compared.value(point.ours).mean or 0.0) < FAR * point.values.get(
+        point.ours, 0.0
+    ):
         far = "; at far lower scores"
     unknown = [name for name, gain in gains.items() if gain.standing == "unknown"]
     return far + (f"; not told of {listed(unknown)}" if unknown else "")
