@@ -15,7 +15,7 @@ from heroes.studies.telling import ablation, motivation, trust
 from heroes.studies.telling.behind import behind
 from heroes.studies.telling.claims import point_by_point, verdicts
 from heroes.studies.telling.evidence import Evidence, ours
-from heroes.studies.telling.markdown import apart, grid, page, percent, table
+from heroes.studies.telling.markdown import apart, grid, less_traffic, page, percent, table
 from heroes.studies.telling.pictures import drawings
 from heroes.studies.telling.verdicts import listed
 
@@ -158,13 +158,13 @@ def absent(of_plan: Sequence[Chapter]) -> Iterator[str]:
 
 
 def _saved(found: Comparison) -> Iterator[str]:
-    """The ratios of traffic as shares saved, at the hardest target that has some."""
+    """The ratios of traffic as shares, at the hardest target that has some."""
     less = [each for each in found.measures if each.what == LESS_TRAFFIC and each.spread.mean is not None]
     for target in reversed(found.targets):
         means = {each.against: each.spread.mean or 1.0 for each in less if each.at == target}
         if means:
-            parts = [f"{_NAMES.get(name, name)} {percent(1 - 1 / mean)}" for name, mean in means.items()]
-            yield from (f"Traffic saved to {found.metric.target(target)}, against {', '.join(parts)}.", "")
+            parts = [f"{less_traffic(mean)} than {_NAMES.get(name, name)}" for name, mean in means.items()]
+            yield from (f"To {found.metric.target(target)} Heroes has {', '.join(parts)}.", "")
             return
 
 
