@@ -140,7 +140,7 @@ def test_uneven_data_is_told_with_more_than_one_variant_and_drawn_without_them(s
     assert "(b) so far " in text
     page = results_page(evidence)
     assert "| from Γ = 10 to Γ = 80 |" in page
-    assert "+0.0 points |" in page
+    assert "| 0.0 points |" in page
     assert "Bits of a number, down and up: Heroes 6 and 4; FedAvg, ADP, HeteroFL and Flanc 32 and 32." in page
     assert "- `noniid`: (a) Γ = 80; (b) Γ = 80, Flanc's widths spread." in text
     drawn = {each.name: each.runs for each in drawings(evidence, "noniid")}
@@ -421,6 +421,17 @@ def test_a_verdict_on_scores_far_below_the_papers_says_so(store: Store) -> None:
     point = next(each for each in paper().points if each.plan == "images" and each.higher_is_better)
     said = verdict(Compared(point, Evidence(store).figures["images"][0]))
     assert "at far lower scores" in said
+
+
+def test_what_uneven_data_costs_is_told_seed_by_seed(store: Store) -> None:
+    plan = plan_of("noniid")
+    for variant, scores in (("Γ = 10", (0.8, 0.9)), ("Γ = 80", (0.7,))):
+        (flanc,) = [row for row in plans.rows(plan, variant) if row.label == "Flanc"]
+        for config, score in zip(flanc.configs, scores, strict=False):
+            keep(store, config, (0.3, score))
+    page = results_page(Evidence(store))
+    assert "| from Γ = 10 to Γ = 80 |" in page
+    assert "| Flanc | 85.0 ± 7.1 % | 70.0 % | -10.0 points |" in page  # 0.9 has no partner
 
 
 def test_the_worlds_are_told_at_a_glance(store: Store) -> None:

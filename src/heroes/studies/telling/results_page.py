@@ -10,6 +10,7 @@ from heroes.report.comparison import BEST, LESS_TRAFFIC, MEAN, SPEED_UP
 from heroes.report.measures import Spread, ratio
 from heroes.report.page import ABSENT
 from heroes.report.runs import RunData
+from heroes.report.summary import final_score
 from heroes.studies.figures import Chapter
 from heroes.studies.telling import ablation, motivation, trust
 from heroes.studies.telling.behind import behind
@@ -185,18 +186,22 @@ def _levels(of_plan: Sequence[Chapter]) -> Iterator[str]:
 
 
 def _last(found: Comparison, label: str) -> str:
-    return _scored(found, label).text(found.metric.short, "no runs", found.metric.unit)
-
-
-def _scored(found: Comparison, label: str) -> Spread:
-    return found.find(label, found.metric.label) or Spread(())
+    spread = found.find(label, found.metric.label) or Spread(())
+    return spread.text(found.metric.short, "no runs", found.metric.unit)
 
 
 def _drop(label: str, ends: Sequence[Comparison]) -> Iterator[str]:
-    """What a row loses from the first to the last."""
+    """What a row loses from the first to the last, seed by seed."""
     if ends:
-        first, last = (_scored(found, label).mean for found in ends)
-        yield ABSENT if first is None or last is None else f"{100 * (last - first):+.1f} points"
+        first, last = (_by_seed(found, label) for found in ends)
+        pairs = [(first[seed], last[seed]) for seed in first if seed in last]
+        lost = Spread(tuple(None if a is None or b is None else b - a for a, b in pairs))
+        yield lost.text(lambda value: f"{100 * value:.1f}", ABSENT, " points")
+
+
+def _by_seed(found: Comparison, label: str) -> dict[int, float | None]:
+    runs = [run for group in found.groups if group.label == label for run in group.runs]
+    return {run.seed: final_score(run.rows) for run in runs}
 
 
 def _motivation(of_plan: Sequence[Chapter]) -> Iterator[str]:
