@@ -321,6 +321,24 @@ def test_idle_workers_test_beside_the_round_and_find_the_same(world):
         assert score() == federation.score(state, 3)()
 
 
+def test_a_round_that_was_broken_off_leaves_no_answers_for_the_test_after_it(world):
+    federation = in_process(world.federation())
+    state = federation.strategy.begin(5)
+    with processes(federation, 2) as other:
+        task = lambda a: Task(a, cut_out(state.tensors, other.strategy.cut(a.selection)), 1)  # noqa: E731
+        plan = [world.assignment(client, tau=5) for client in range(4)]
+        broken_off = other.engine.run(plan, task)
+        next(
+            broken_off
+        )  # and an interrupt before the next: its workers train on, and it is held by a traceback
+        score = other.score(state, 3)
+        assert score() == federation.score(state, 3)()
+        again = other.engine.run(plan, task)
+        first = next(again)
+        broken_off.close()  # when it is given up at last, it ends nobody who works for another
+        assert {first.client, *(update.client for update in again)} == {0, 1, 2, 3}
+
+
 def test_a_test_that_fails_says_why_and_a_killed_worker_only_delays_it(world, tmp_path):
     federation = in_process(world.federation())
     state = federation.strategy.begin(0)

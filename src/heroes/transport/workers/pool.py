@@ -69,13 +69,15 @@ class Pool:
         self.seconds = seconds
         self.devices = tuple(devices) or (setup.device,)
         self.workers: list[_Worker] = []
+        self._turn = object()  # of the last that began to ask
         self._failures = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def do(self, queue: Queue, make: Callable[[int], Frame]) -> Iterator[tuple[int, Frame | str]]:
         """Answers to all places of the queue as they come; a string says why there is none."""
-        for worker in [w for w in self.workers if not w.process.is_alive()]:
-            self._remove(worker)  # died while it had nothing to do
+        turn = self._turn = object()
+        for worker in [w for w in self.workers if w.places or not w.process.is_alive()]:
+            self._remove(worker)  # does what was broken off, or died while it had nothing to do
         for worker in self.workers:
             worker.channel.forget()
         try:
@@ -85,8 +87,9 @@ class Pool:
                     queue.done(place)
                     yield place, answer
         finally:
-            for worker in [w for w in self.workers if w.places]:  # nobody waits for them any more
-                self._remove(worker)
+            if self._turn is turn:  # else another began before this was given up, and ended them itself
+                for worker in [w for w in self.workers if w.places]:  # nobody waits for them any more
+                    self._remove(worker)
 
     def close(self) -> None:
         """End all workers, and leave nothing behind."""
