@@ -62,13 +62,7 @@ def judged(evidence: Evidence) -> Iterator[tuple[str, ...]]:
         return
     least, idle = min(known[name].fastest_idle for name in fixed), adaptive.fastest_idle
     holds = "yes" if idle <= _LESS * least else "in part" if idle < least else "no"
-    yield (
-        claim,
-        said.idle_where,
-        told,
-        holds,
-        "Idle is the fastest client. Widths take most of its waiting away, adaptive steps the rest.",
-    )
+    yield (claim, said.idle_where, told, holds, "Idle is the fastest client, of the round.")
 
 
 def lines(of_plan: Sequence[Chapter]) -> Iterator[str]:

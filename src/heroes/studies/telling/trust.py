@@ -99,7 +99,8 @@ def _differ(of_plan: Sequence[Chapter]) -> str:
 def _tests(run: RunData) -> str:
     every = run.settings["evaluation.every"]
     when = "every round" if every == 1 else f"every {every} rounds"
-    return f"{when}, {run.settings['evaluation.sample']:,} examples" if run.sampled else when
+    on = f"{run.settings['evaluation.sample']:,} examples" if run.sampled else "the whole test set"
+    return f"{when}, {on}"
 
 
 def _precisions(runs: Sequence[RunData]) -> str:
